@@ -1,0 +1,168 @@
+"""The chain of one threshold vector: enumerated, solved, and its throughput.
+
+With stationary distribution pi, holding times tau and the models A(s) that complete in state s,
+
+    T(B) = sum_s pi(s) sum_{i in A(s)} b_i sum_j c_ij p_ij  /  sum_s pi(s) tau(s)
+
+(arXiv:2610.12242, appendix D).
+
+If routing leads to several recurrent classes, the long run depends on chance. ``pi`` is then the
+mixture for which every ratio of this form is the average over where the chain ends: each class
+weighs its absorption probability divided by its mean holding time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from trmodel.errors import InfeasibleError
+from trmodel.launch import is_live
+from trmodel.markov.enumeration import Enumeration, Limits, enumerate_states
+from trmodel.markov.stationary import Solver, stationary
+from trmodel.markov.structure import absorption_probabilities, recurrent_classes
+from trmodel.markov.transitions import Splits, split_table
+from trmodel.system import FloatArray, IntArray, RoutedSystem
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A solved chain.
+
+    Attributes
+    ----------
+    system
+        Without models that routing never reaches.
+    B
+        One threshold for each of its models.
+    enumeration
+        States and transitions.
+    pi
+        (S,): stationary distribution, zero on transient states.
+    method, residual
+        The solver that gave ``pi`` (the one of the largest class) and the largest
+        ||pi T - pi||_1 over the classes.
+    recurrent_classes
+        How many the start can lead to.
+    """
+
+    system: RoutedSystem
+    B: tuple[int, ...]
+    enumeration: Enumeration
+    pi: FloatArray
+    method: str
+    residual: float
+    recurrent_classes: int
+
+    @property
+    def states(self) -> int:
+        """Number of states reachable from the start."""
+        return len(self.pi)
+
+    @property
+    def transition(self) -> csr_array:
+        """The (S, S) transition matrix."""
+        return self.enumeration.transition
+
+    @cached_property
+    def holding_ms(self) -> FloatArray:
+        """Holding time of each state in milliseconds; (S,)."""
+        return self.enumeration.holding_units * self.system.grid_ms
+
+    @cached_property
+    def finished(self) -> IntArray:
+        """Size of the batch that each model completes at the end of each state; (S, M)."""
+        e = self.enumeration
+        return np.where(e.r == e.holding_units[:, None], e.b, 0).astype(np.int64)
+
+    @cached_property
+    def mean_holding_ms(self) -> float:
+        """Mean time between completion events, sum_s pi(s) tau(s)."""
+        return float(self.pi @ self.holding_ms)
+
+    @cached_property
+    def throughput_tok_s(self) -> float:
+        """Committed output tokens per second."""
+        reward = self.finished @ self.system.tokens_per_step
+        return float(self.pi @ reward / self.mean_holding_ms * 1000.0)
+
+
+def solve_chain(
+    system: RoutedSystem,
+    B: Sequence[int],
+    *,
+    solver: Solver = "auto",
+    limits: Limits = Limits(),
+    splits: Splits | None = None,
+) -> Chain:
+    """Build and solve the chain of a system under one threshold vector.
+
+    Parameters
+    ----------
+    system
+        Any system; models that routing never reaches are left out.
+    B
+        One threshold for each model of ``system``, or for each model that is reached.
+    solver
+        See `stationary`.
+    limits
+        Largest chain to enumerate.
+    splits
+        `split_table` of the restricted system or of the same one at a larger N, to share it
+        between chains.
+
+    Raises
+    ------
+    InfeasibleError
+        If sum(B_i - 1) >= N, so that B can deadlock.
+    UsageError, LimitError, NotConvergedError
+        For malformed thresholds, a chain that is too large, a solver that failed.
+    """
+    thresholds = system.check_thresholds(B)
+    thresholds = tuple(thresholds[i] for i in system.reached)
+    system = system.restricted()
+    if not is_live(thresholds, system.N):
+        raise InfeasibleError(deadlock_message(thresholds, system.N))
+    e = enumerate_states(system, thresholds, splits or split_table(system), limits)
+    classes = recurrent_classes(e.transition)
+    weights = absorption_probabilities(e.transition, classes)
+    pi = np.zeros(len(e.holding_units))
+    solutions = []
+    for states, weight in zip(classes, weights, strict=True):
+        whole = len(states) == len(pi)
+        solution = stationary(e.transition if whole else _inside(e.transition, states), solver)
+        solutions.append(solution)
+        share = weight if len(classes) == 1 else weight / (solution.pi @ e.holding_units[states])
+        pi[states] = share * solution.pi
+    largest = max(solutions, key=lambda solution: len(solution.pi))
+    return Chain(
+        system=system,
+        B=thresholds,
+        enumeration=e,
+        pi=pi / pi.sum(),
+        method=largest.method,
+        residual=max(solution.residual for solution in solutions),
+        recurrent_classes=len(classes),
+    )
+
+
+def _inside(T: csr_array, states: NDArray[np.int32]) -> csr_array:
+    return T[states][:, states]
+
+
+def deadlock_message(B: tuple[int, ...], N: int) -> str:
+    """Say why thresholds can deadlock, with a state in which nothing can start."""
+    waiting, left = [], N
+    for b in B:
+        waiting.append(min(b - 1, left))
+        left -= waiting[-1]
+    return (
+        f"B = {','.join(map(str, B))} can deadlock at N = {N}: sum(B_i - 1) = "
+        f"{sum(b - 1 for b in B)} must be below N; with {','.join(map(str, waiting))} requests "
+        "waiting no model may start"
+    )

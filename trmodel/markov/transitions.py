@@ -1,0 +1,132 @@
+"""The transition rule of the delayed-batching chain, stated once.
+
+The system is observed just after a batch completed and every launch that became possible was
+made. A *state* holds for each model i
+
+- k_i, requests waiting in its queue;
+- b_i, size of its running batch, 0 when idle;
+- r_i, remaining work of that batch in grid units, 0 when idle;
+
+with sum_i (k_i + b_i) = N; b_i = 0 implies k_i < B_i and r_i = 0; b_i > 0 implies
+0 < r_i <= L_i(b_i). One transition is
+
+1. the *holding time* tau passes: the least r_i over the running models;
+2. the models with r_i = tau complete, and each of their batches splits over destinations by
+   Multinomial(b_i, p_i.), independently of the others;
+3. the arrivals join the queues and the launch rule is applied to every idle model.
+
+Source: arXiv:2610.12242, appendix D. A state in which nothing runs has no transition: it is a
+deadlock, which live thresholds exclude.
+
+The functions here are compiled and work in place on vectors of length M; they are also what the
+symbolic and graph views of a chain call from Python, so that the rule has no second statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+
+from trmodel.launch import launch_size
+from trmodel.system import FloatArray, IntArray, RoutedSystem
+
+_launch_size = njit(cache=True, nogil=True)(launch_size)
+
+
+@njit(cache=True, nogil=True)
+def complete(b: IntArray, r: IntArray, finished: IntArray) -> int:
+    """Let time pass until the next completion; in place on b and r, each of shape (M,).
+
+    ``finished[i]`` becomes the size of the batch that model i completes, 0 if none.
+
+    Returns
+    -------
+    int
+        The holding time tau in grid units; 0 if nothing runs (a deadlock).
+    """
+    tau = 0
+    for i in range(len(b)):
+        if b[i] > 0 and (tau == 0 or r[i] < tau):
+            tau = r[i]
+    for i in range(len(b)):
+        finished[i] = 0
+        if b[i] > 0:
+            r[i] -= tau
+            if r[i] == 0:
+                finished[i] = b[i]
+                b[i] = 0
+    return tau
+
+
+@njit(cache=True, nogil=True)
+def launch(
+    k: IntArray, b: IntArray, r: IntArray, B: IntArray, max_batch: IntArray, work: IntArray
+) -> None:
+    """Apply the launch rule to all models in place; ``work[i, b - 1]`` is L_i(b) in units."""
+    for i in range(len(k)):
+        size = _launch_size(k[i], b[i], B[i], max_batch[i])
+        if size > 0:
+            k[i] -= size
+            b[i] = size
+            r[i] = work[i, size - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Every way in which a completed batch can split over its destinations.
+
+    The splits of a batch of b requests of model i are the rows ``first[i, b]`` up to
+    ``first[i, b + 1]`` of ``arrivals`` (requests that go to each model) and ``probability``.
+    They depend on the routing alone, so that one table serves every threshold vector.
+    """
+
+    first: IntArray
+    arrivals: IntArray
+    probability: FloatArray
+
+
+def split_table(system: RoutedSystem) -> Splits:
+    """Tabulate the multinomial splits of every batch size 1..max_batch of every model.
+
+    Probabilities are exp of log-gamma terms, normalised over each batch; those that underflow
+    to zero are dropped.
+    """
+    M, N = system.M, system.N
+    first = np.zeros((M, N + 2), dtype=np.int64)
+    arrivals: list[NDArray[np.int64]] = []
+    probability: list[FloatArray] = []
+    total = 0
+    for i, row in enumerate(system.transition_probability):
+        destinations = np.flatnonzero(row)
+        for b in range(1, N + 2):
+            first[i, b] = total
+            if b > system.max_batch[i]:
+                continue
+            counts = compositions(b, len(destinations))
+            log_p = gammaln(b + 1) - gammaln(counts + 1).sum(axis=1)
+            p = np.exp(log_p + xlogy(counts, row[destinations]).sum(axis=1))
+            p /= p.sum()
+            counts, p = counts[p > 0.0], p[p > 0.0]
+            spread = np.zeros((len(p), M), dtype=np.int64)
+            spread[:, destinations] = counts
+            arrivals.append(spread)
+            probability.append(p)
+            total += len(p)
+    return Splits(first, np.concatenate(arrivals), np.concatenate(probability))
+
+
+def compositions(total: int, parts: int) -> IntArray:
+    """All vectors of non-negative integers that sum to ``total``; shape (count, parts)."""
+    rows = np.array([[total]], dtype=np.int64)
+    for _ in range(parts - 1):
+        # Split the last column of each row into (kept, rest), for every value of kept.
+        repeat = rows[:, -1] + 1
+        starts = np.repeat(np.cumsum(repeat) - repeat, repeat)
+        kept = np.arange(len(starts)) - starts
+        rows = np.repeat(rows, repeat, axis=0)
+        rows = np.column_stack([rows[:, :-1], kept, rows[:, -1] - kept])
+    return rows
