@@ -1,0 +1,71 @@
+"""Load a profile from a file or by the name of a built-in one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from trmodel.documents import (
+    StrPath,
+    check_header,
+    document_names,
+    find_document,
+    parse_document,
+    read_json,
+    shown,
+)
+from trmodel.profile.schema import PROFILE_SCHEMA, PROFILE_VERSION, Profile
+
+BUILTIN = Path(__file__).parent / "builtin"
+
+
+@dataclass(frozen=True)
+class LoadedProfile:
+    """A profile and where it came from.
+
+    Parameters
+    ----------
+    profile
+        The validated document.
+    origin
+        "built-in NAME", the path as given, or "profile NAME" if it was made in Python.
+    sha256
+        Of the bytes of the file, hexadecimal: it identifies the profile in results.
+    """
+
+    profile: Profile
+    origin: str
+    sha256: str
+
+
+def profile_names() -> list[str]:
+    """Return the names of the built-in profiles, sorted."""
+    return document_names(BUILTIN)
+
+
+def load_profile(source: StrPath | Profile | LoadedProfile) -> LoadedProfile:
+    """Load a profile.
+
+    Parameters
+    ----------
+    source
+        The path of a JSON file, or the name of a built-in profile with or without ``.json``; a
+        file that exists wins. A :class:`Profile` made in Python is taken as it is, its hash that
+        of its JSON text.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or built-in profile, or with every problem of the file.
+    """
+    if isinstance(source, LoadedProfile):
+        return source
+    if isinstance(source, Profile):
+        text = source.model_dump_json(by_alias=True)
+        digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return LoadedProfile(source, f"profile {source.name}", digest)
+    path, origin = find_document(source, BUILTIN, "profile")
+    data, sha256 = read_json(path)
+    check_header(data, PROFILE_SCHEMA, PROFILE_VERSION, shown(path))
+    return LoadedProfile(parse_document(Profile, data, shown(path)), origin, sha256)
