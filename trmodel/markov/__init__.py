@@ -1,1 +1,19 @@
-"""."""
+"""The exact chain: transition rule, enumeration, stationary solution and what follows from it."""
+
+from trmodel.markov.chain import Chain, solve_chain
+from trmodel.markov.enumeration import Limits
+from trmodel.markov.metrics import CostLedger, ModelMetrics, Prediction, predict_chain
+from trmodel.markov.stationary import Solver, Stationary, stationary
+
+__all__ = [
+    "Chain",
+    "CostLedger",
+    "Limits",
+    "ModelMetrics",
+    "Prediction",
+    "Solver",
+    "Stationary",
+    "predict_chain",
+    "solve_chain",
+    "stationary",
+]

@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from trmodel.errors import InfeasibleError
-from trmodel.launch import is_live
+from trmodel.launch import require_live
 from trmodel.markov.enumeration import Enumeration, Limits, enumerate_states
 from trmodel.markov.stationary import Solver, stationary
 from trmodel.markov.structure import absorption_probabilities, recurrent_classes
 from trmodel.markov.transitions import Splits, split_table
-from trmodel.system import FloatArray, IntArray, RoutedSystem
+from trmodel.system import FloatArray, RoutedSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +71,13 @@ class Chain:
     @cached_property
     def holding_ms(self) -> FloatArray:
         """Holding time of each state in milliseconds; (S,)."""
-        return self.enumeration.holding_units * self.system.grid_ms
+        return np.asarray(self.enumeration.holding_units * self.system.grid_ms)
 
     @cached_property
-    def finished(self) -> IntArray:
+    def finished(self) -> FloatArray:
         """Size of the batch that each model completes at the end of each state; (S, M)."""
         e = self.enumeration
-        return np.where(e.r == e.holding_units[:, None], e.b, 0).astype(np.int64)
+        return np.asarray(np.where(e.r == e.holding_units[:, None], e.b, 0.0))
 
     @cached_property
     def mean_holding_ms(self) -> float:
@@ -107,14 +106,13 @@ def solve_chain(
     system
         Any system; models that routing never reaches are left out.
     B
-        One threshold for each model of ``system``, or for each model that is reached.
+        One threshold for each model of ``system``.
     solver
         See `stationary`.
     limits
         Largest chain to enumerate.
     splits
-        `split_table` of the restricted system or of the same one at a larger N, to share it
-        between chains.
+        `split_table` of the restricted system, to share it between chains.
 
     Raises
     ------
@@ -124,10 +122,9 @@ def solve_chain(
         For malformed thresholds, a chain that is too large, a solver that failed.
     """
     thresholds = system.check_thresholds(B)
+    require_live(thresholds, system.N)
     thresholds = tuple(thresholds[i] for i in system.reached)
     system = system.restricted()
-    if not is_live(thresholds, system.N):
-        raise InfeasibleError(deadlock_message(thresholds, system.N))
     e = enumerate_states(system, thresholds, splits or split_table(system), limits)
     classes = recurrent_classes(e.transition)
     weights = absorption_probabilities(e.transition, classes)
@@ -153,16 +150,3 @@ def solve_chain(
 
 def _inside(T: csr_array, states: NDArray[np.int32]) -> csr_array:
     return T[states][:, states]
-
-
-def deadlock_message(B: tuple[int, ...], N: int) -> str:
-    """Say why thresholds can deadlock, with a state in which nothing can start."""
-    waiting, left = [], N
-    for b in B:
-        waiting.append(min(b - 1, left))
-        left -= waiting[-1]
-    return (
-        f"B = {','.join(map(str, B))} can deadlock at N = {N}: sum(B_i - 1) = "
-        f"{sum(b - 1 for b in B)} must be below N; with {','.join(map(str, waiting))} requests "
-        "waiting no model may start"
-    )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from trmodel.errors import LimitError
+from trmodel.launch import shown_vector
 from trmodel.markov.transitions import Splits, complete, launch
 from trmodel.system import FloatArray, IntArray, RoutedSystem
 
@@ -94,7 +95,7 @@ def enumerate_states(
     while lacking := _expand(*rule, *store.arrays()):
         if exceeded := store.grow(lacking, limits):
             raise LimitError(
-                f"N = {N}, B = {','.join(map(str, B))}: the exact chain outgrows the limit of "
+                f"N = {N}, B = {shown_vector(B)}: the exact chain outgrows the limit of "
                 f"{exceeded}; {_ADVICE}"
             )
     _, states, transitions = store.counts

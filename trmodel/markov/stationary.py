@@ -39,7 +39,7 @@ Solver = Literal["auto", "gauss-seidel", "arnoldi", "direct", "gth"]
 
 RESIDUAL_TOLERANCE = 1e-11
 MAX_SWEEPS = 20_000
-AUTO_SWEEPS = 40
+AUTO_SWEEPS = 100
 """Sweeps after which ``auto`` goes on by Arnoldi."""
 KRYLOV_VECTORS = 20
 GTH_AUTO_STATES = 48
@@ -162,7 +162,7 @@ def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
         raise NotConvergedError(
             f"arnoldi on {states:,} states: {error}; use the direct solver"
         ) from error
-    pi = np.real(vectors[:, 0])
+    pi = np.asarray(np.real(vectors[:, 0]), dtype=np.float64)
     pi = np.maximum(pi / pi.sum(), 0.0)
     # Sweeps keep pi positive and smooth out what was cut off below zero.
     for _ in range(2):

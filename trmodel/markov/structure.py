@@ -57,4 +57,4 @@ def absorption_probabilities(T: csr_array, classes: list[NDArray[np.int32]]) -> 
     first[0] = 1.0
     visits = splu(A.tocsc()).solve(first)
     absorbed = np.array([(visits @ T[transient][:, states]).sum() for states in classes])
-    return absorbed / absorbed.sum()
+    return np.asarray(absorbed / absorbed.sum())
