@@ -1,5 +1,67 @@
-"""trmodel: model and tune token-level routing servers."""
+"""trmodel: model and tune token-level routing servers.
+
+    >>> import trmodel
+    >>> table = trmodel.tune("a100-paper", N=range(4, 9))
+    >>> table.row(8).B
+    (1, 5)
+
+Names are loaded on first use, so that ``import trmodel`` stays fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from trmodel._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from trmodel.api import predict, sweep_p, tune
+    from trmodel.errors import TrmodelError
+    from trmodel.profile import Profile, load_profile, profile_names
+    from trmodel.routing import Routing, load_routing, routing_names
+    from trmodel.search import Thresholds, ThresholdTable
+    from trmodel.system import RoutedSystem
+
+_HOMES = {
+    "predict": "trmodel.api",
+    "sweep_p": "trmodel.api",
+    "tune": "trmodel.api",
+    "TrmodelError": "trmodel.errors",
+    "Profile": "trmodel.profile",
+    "load_profile": "trmodel.profile",
+    "profile_names": "trmodel.profile",
+    "Routing": "trmodel.routing",
+    "load_routing": "trmodel.routing",
+    "routing_names": "trmodel.routing",
+    "ThresholdTable": "trmodel.search",
+    "Thresholds": "trmodel.search",
+    "RoutedSystem": "trmodel.system",
+}
+
+__all__ = [
+    "Profile",
+    "RoutedSystem",
+    "Routing",
+    "ThresholdTable",
+    "Thresholds",
+    "TrmodelError",
+    "__version__",
+    "load_profile",
+    "load_routing",
+    "predict",
+    "profile_names",
+    "routing_names",
+    "sweep_p",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'trmodel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

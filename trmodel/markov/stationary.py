@@ -138,7 +138,7 @@ def _direct(T: csr_array) -> FloatArray:
     rest = lu.solve(-A[1:, [0]].toarray().ravel())
     # Rounding can leave a vanishing probability a hair below zero.
     rest[(rest < 0.0) & (rest > -1e-15 * np.abs(rest).max())] = 0.0
-    return np.concatenate([[1.0], rest])
+    return np.asarray(np.concatenate([[1.0], rest]))
 
 
 def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
@@ -162,8 +162,8 @@ def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
         raise NotConvergedError(
             f"arnoldi on {states:,} states: {error}; use the direct solver"
         ) from error
-    pi = np.asarray(np.real(vectors[:, 0]), dtype=np.float64)
-    pi = np.maximum(pi / pi.sum(), 0.0)
+    vector = np.real(vectors[:, 0])
+    pi: FloatArray = np.maximum(vector / vector.sum(), 0.0)
     # Sweeps keep pi positive and smooth out what was cut off below zero.
     for _ in range(2):
         _sweep(*balance, pi)
