@@ -74,7 +74,7 @@ def test_a_fixed_threshold_that_is_not_live_where_asked_is_infeasible():
 
 @pytest.mark.parametrize("fixed", [{2: 1}, {-1: 1}, {0: 0}])
 def test_fixed_thresholds_are_checked(fixed):
-    with pytest.raises(UsageError, match="threshold of at least 1 of models 0..1"):
+    with pytest.raises(UsageError, match=r"threshold of at least 1 of models 0\.\.1"):
         tune_system(r2r(3), [3], fixed=fixed)
 
 
