@@ -31,21 +31,30 @@ class Sweep:
     def __iter__(self) -> Iterator[tuple[float, ThresholdTable]]:
         return iter(zip(self.values, self.tables, strict=True))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the tables' rows under each other, with a first column ``p``."""
+    def to_records(self, every_row: bool = False) -> list[dict[str, Any]]:
+        """Return the tables' records under each other, each with its p."""
+        return [{"p": p} | record for p, table in self for record in table.to_records(every_row)]
+
+    def to_pandas(self, every_row: bool = False) -> pd.DataFrame:
+        """Return the records as a data frame with a first column ``p``."""
         import pandas as pd
 
-        frames = [table.to_pandas().assign(p=p) for p, table in self]
-        frame = pd.concat(frames, ignore_index=True)
-        return frame[["p", *(name for name in frame.columns if name != "p")]]
+        return pd.DataFrame.from_records(self.to_records(every_row))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, every_row: bool = False) -> dict[str, Any]:
         """Return the sweep as plain values: the rows of every table, each with its p."""
-        first = self.tables[0].to_dict()
-        del first["thresholds"], first["system"]["transition_probability"]
-        return first | {
+        tables = {p: table.to_dict(every_row) for p, table in self}
+        shared = self.tables[0].to_dict()
+        del shared["thresholds"]
+        if "system" in shared:
+            shared["system"] = {
+                key: value
+                for key, value in shared["system"].items()
+                if key != "transition_probability"
+            }
+        return shared | {
             "schema": "trmodel/sweep",
-            "rows": [{"p": p} | row.to_dict() for p, table in self for row in table],
+            "rows": [{"p": p} | row for p, table in tables.items() for row in table["rows"]],
             "warnings": list(dict.fromkeys(w for table in self.tables for w in table.warnings)),
             "stopped": self.stopped,
         }

@@ -138,10 +138,8 @@ class ThresholdTable:
             "stopped": self.stopped,
         }
 
-    def to_pandas(self, every_row: bool = False) -> pd.DataFrame:
-        """Return a data frame: one row per N, one column ``B_<model>`` per threshold."""
-        import pandas as pd
-
+    def to_records(self, every_row: bool = False) -> list[dict[str, Any]]:
+        """Return one flat record per N, with a field ``B_<model>`` per threshold."""
         records = []
         for row in self.rows if every_row else self.wanted_rows:
             plain = row.to_dict()
@@ -165,4 +163,10 @@ class ThresholdTable:
                     "notes": "; ".join(plain["notes"]),
                 }
             )
-        return pd.DataFrame.from_records(records)
+        return records
+
+    def to_pandas(self, every_row: bool = False) -> pd.DataFrame:
+        """Return the records as a data frame, one row per N."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(self.to_records(every_row))
