@@ -1,1 +1,1 @@
-"""."""
+"""Reserved: the executor that serves with the thresholds tuned here."""

@@ -1,1 +1,1 @@
-"""."""
+"""Reserved: simulation of the same system, to check the exact chain and to go beyond its size."""
