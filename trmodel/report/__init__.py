@@ -1,1 +1,17 @@
-"""."""
+"""Plots: matplotlib figures of tables, sweeps, predictions and measurements, and their files.
+
+Figures are built without pyplot, so they need no display, hold no global state and can be made in
+any thread. Nothing else in the package imports this one until a plot is asked for.
+"""
+
+from trmodel.report.save import FIGURE_SUFFIXES, check_figure_path, save_figure
+from trmodel.report.sweep import sweep_figure
+from trmodel.report.thresholds import threshold_figure
+
+__all__ = [
+    "FIGURE_SUFFIXES",
+    "check_figure_path",
+    "save_figure",
+    "sweep_figure",
+    "threshold_figure",
+]
