@@ -4,13 +4,20 @@ Figures are built without pyplot, so they need no display, hold no global state 
 any thread. Nothing else in the package imports this one until a plot is asked for.
 """
 
+from trmodel.report.comparison import Measurement, comparison_figure
+from trmodel.report.heat_map import heat_map_figure
+from trmodel.report.ledger import ledger_figure
 from trmodel.report.save import FIGURE_SUFFIXES, check_figure_path, save_figure
 from trmodel.report.sweep import sweep_figure
 from trmodel.report.thresholds import threshold_figure
 
 __all__ = [
     "FIGURE_SUFFIXES",
+    "Measurement",
     "check_figure_path",
+    "comparison_figure",
+    "heat_map_figure",
+    "ledger_figure",
     "save_figure",
     "sweep_figure",
     "threshold_figure",
