@@ -156,6 +156,35 @@ def sweep_p(
     return Sweep(tuple(values[: len(tables)]), tuple(tables), stopped)
 
 
+def sweep_predictions(
+    values: Sequence[float],
+    profile: AnyProfile = DEFAULT_PROFILE,
+    *,
+    N: int,
+    B: Sequence[int],
+    progress: Progress | None = None,
+    **options: Any,
+) -> list[Prediction]:
+    """Predict under one threshold vector at several probabilities p, one prediction for each.
+
+    Parameters are those of `predict`; ``progress`` is called after every chain.
+
+    Raises
+    ------
+    TrmodelError
+        One of its subclasses; see `trmodel.errors`.
+    """
+    if not values:
+        raise UsageError("p: at least one value is needed")
+    loaded = load_profile(profile)
+    predictions = []
+    for p in values:
+        predictions.append(predict(loaded, N=N, B=B, p=p, **options))
+        if progress:
+            progress(len(predictions), len(values))
+    return predictions
+
+
 def origin_of(loaded: LoadedProfile, system: RoutedSystem) -> dict[str, Any]:
     """Say what a document was made from, in plain values."""
     return {

@@ -43,7 +43,6 @@ class Sweep:
 
     def to_dict(self, every_row: bool = False) -> dict[str, Any]:
         """Return the sweep as plain values: the rows of every table, each with its p."""
-        tables = {p: table.to_dict(every_row) for p, table in self}
         shared = self.tables[0].to_dict()
         del shared["thresholds"]
         if "system" in shared:
@@ -54,7 +53,7 @@ class Sweep:
             }
         return shared | {
             "schema": "trmodel/sweep",
-            "rows": [{"p": p} | row for p, table in tables.items() for row in table["rows"]],
+            "rows": [{"p": p} | row for p, t in self for row in t.to_dict(every_row)["rows"]],
             "warnings": list(dict.fromkeys(w for table in self.tables for w in table.warnings)),
             "stopped": self.stopped,
         }

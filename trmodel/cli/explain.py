@@ -1,0 +1,138 @@
+"""Why a row of a threshold table is what it is: what was rejected, tied and gained, what binds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trmodel.launch import shown_vector
+from trmodel.markov import CostLedger, ModelMetrics, Prediction, Solver, predict_chain
+from trmodel.search import Candidate, Row
+from trmodel.system import RoutedSystem
+
+PARTS = (
+    ("forward", "forward_ms"),
+    ("waiting for thresholds", "threshold_wait_ms"),
+    ("waiting for running batches", "batch_wait_ms"),
+)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What stands behind one row.
+
+    Attributes
+    ----------
+    can_deadlock
+        How many vectors with entries up to N were rejected because they can deadlock.
+    chosen, eager
+        The predictions under the chosen thresholds and under eager launching.
+    """
+
+    row: Row
+    can_deadlock: int
+    chosen: Prediction
+    eager: Prediction
+
+    @property
+    def lines(self) -> list[str]:
+        """The explanation in words; the first line names the row."""
+        row = self.row
+        return [
+            f"N = {row.N}: B = {shown_vector(row.B)} gives {row.throughput_tok_s:.1f} tok/s, "
+            f"{row.gain_percent:+.1f} % over eager ({row.choice.eager.throughput_tok_s:.1f})",
+            self._why(),
+            f"rejected: {self.can_deadlock} of {self.can_deadlock + len(row.candidates)} vectors "
+            "can deadlock, sum(B_i - 1) >= N",
+            self._time(),
+            self._binds(),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain values, ready for JSON."""
+        return {
+            "text": self.lines,
+            "evaluated": len(self.row.candidates),
+            "can_deadlock": self.can_deadlock,
+            "tied": [
+                {"B": list(c.B), "throughput_tok_s": c.throughput_tok_s} for c in self._ties()
+            ],
+            "ledger": _plain(self.chosen.ledger),
+            "eager_ledger": _plain(self.eager.ledger),
+            "busiest_model": self._busiest().name,
+        }
+
+    def _ties(self) -> list[Candidate]:
+        return [c for c in self.row.choice.tied if c is not self.row.choice.best]
+
+    def _why(self) -> str:
+        choice = self.row.choice
+        ties, second = self._ties(), choice.runner_up
+        if second is None:
+            return "why: it is the only live vector"
+        if not ties:
+            return (
+                f"why: best of {len(choice.ranked)} live vectors; the runner-up "
+                f"{shown_vector(second.B)} loses {second.loss_percent:.2f} %"
+            )
+        named = ", ".join(
+            f"{shown_vector(c.B)} "
+            f"({100.0 * (c.throughput_tok_s / self.row.throughput_tok_s - 1.0):+.3f} %)"
+            for c in ties[:4]
+        ) + (f" and {len(ties) - 4} more" if len(ties) > 4 else "")
+        return (
+            f"why: of {len(choice.ranked)} live vectors those within 0.1 % of the best tie, and "
+            f"the smallest is taken; also {named}"
+        )
+
+    def _time(self) -> str:
+        before, after = self.eager.ledger, self.chosen.ledger
+        parts = ", ".join(
+            f"{name} {getattr(before, part):.2f} -> {getattr(after, part):.2f}"
+            for name, part in PARTS
+        )
+        return (
+            f"ms per token, eager -> chosen: {before.total_ms:.2f} -> {after.total_ms:.2f} "
+            f"({parts})"
+        )
+
+    def _busiest(self) -> ModelMetrics:
+        return max(self.chosen.per_model, key=lambda model: model.busy_fraction)
+
+    def _binds(self) -> str:
+        busiest = self._busiest()
+        before = next(m for m in self.eager.per_model if m.name == busiest.name)
+        return (
+            f"binds: {busiest.name}, busy {before.busy_fraction:.1%} -> "
+            f"{busiest.busy_fraction:.1%} of the time, mean batch {before.mean_batch:.2f} -> "
+            f"{busiest.mean_batch:.2f}"
+        )
+
+
+def explain_row(
+    system: RoutedSystem, row: Row, fixed: Collection[int], solver: Solver
+) -> Explanation:
+    """Explain a row.
+
+    Parameters
+    ----------
+    system
+        The one that was tuned, at any N that covers the row.
+    fixed
+        Models whose thresholds were given.
+    solver
+        The one that was used.
+    """
+    system = system.with_N(row.N)
+    free = [i for i in system.reached if i not in fixed]
+    return Explanation(
+        row,
+        system.N ** len(free) - len(row.candidates),
+        predict_chain(system, row.B, solver=solver),
+        predict_chain(system, (1,) * system.M, solver=solver),
+    )
+
+
+def _plain(ledger: CostLedger) -> dict[str, float]:
+    return asdict(ledger) | {"total_ms": ledger.total_ms}

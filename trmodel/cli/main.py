@@ -1,0 +1,140 @@
+"""The command ``trmodel``: its subcommands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from trmodel._version import __version__
+from trmodel.cli.options import examples
+from trmodel.cli.output import complain
+from trmodel.cli.predict import predict
+from trmodel.cli.profile import app as profile_app
+from trmodel.cli.tune import tune
+from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
+
+EXIT_CODES = """Exit codes:
+  0    an answer was given
+  1    internal error
+  2    wrong usage
+  3    nothing feasible, or the thresholds given can deadlock
+  4    bad profile, routing or other file
+  5    a limit was reached; the best answer so far was given, if any
+  130  interrupted"""
+
+app = typer.Typer(
+    name="trmodel",
+    help="Model and tune token-level routing LLM servers: thresholds for delayed batching, from "
+    "step latencies alone, by an exact Markov chain.",
+    epilog=examples(
+        "trmodel tune --profile a100.json --N 4..16",
+        "trmodel predict --profile a100-paper --N 4 --B 1,3",
+        "trmodel profile list",
+    )
+    + "\n\n"
+    + EXIT_CODES,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(
+    epilog=examples(
+        "trmodel predict --N 4 --B 1,3",
+        "trmodel predict --profile a100-paper --N 4 --B 1,3 --json",
+        "trmodel predict --N 8 --B 1,4 --sweep p=0.05..0.6:0.05 --format csv",
+        "trmodel predict --profile a100-paper --N 2 --B 1,2 --grid-ms 3 --symbolic",
+    )
+)(predict)
+app.command(
+    epilog=examples(
+        "trmodel tune --profile a100.json --N 4..16",
+        "trmodel tune --profile a100-paper --N 4,8,16 -o thresholds.json",
+        "trmodel tune --N 8 --B0 1 --p 0.2 --explain",
+        "trmodel tune --N 4..8 --sweep p=0.1..0.5:0.1 --format csv --plot sweep.png",
+        "trmodel tune --N 16 --format r2r",
+    )
+)(tune)
+app.add_typer(profile_app, name="profile")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trmodel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; errors become lines on stderr.
+
+    With ``TRMODEL_DEBUG=1`` in the environment they are raised, for their traceback.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    _print_what_stdout_can_encode()
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(given or ["--help"], prog_name="trmodel", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except Exception as error:
+        if os.environ.get("TRMODEL_DEBUG") == "1":
+            raise
+        return _report(error)
+    return code if isinstance(code, int) else 0
+
+
+def _print_what_stdout_can_encode() -> None:
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure:
+        reconfigure(errors="backslashreplace")
+
+
+def _report(error: Exception) -> int:
+    """Print an error, a line for each problem, and return the exit code."""
+    lines, code = _in_words(error)
+    for line in lines:
+        complain(line)
+    return code
+
+
+def _in_words(error: Exception) -> tuple[list[str], int]:
+    if isinstance(error, InputError):
+        return error.problems, error.exit_code
+    if isinstance(error, UsageError):
+        return [_with_option(str(error))], error.exit_code
+    if isinstance(error, TrmodelError):
+        return [str(error)], error.exit_code
+    if isinstance(error, MemoryError):
+        return ["out of memory; lower N or use a coarser --grid-ms"], LimitError.exit_code
+    if hasattr(error, "format_message"):  # click's errors, whose home depends on typer's version
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "trmodel"
+        message = " ".join(str(error.format_message()).split()).rstrip(".")
+        return [f"{message}; see '{path} --help'"], UsageError.exit_code
+    return [
+        f"internal error: {type(error).__name__}: {error}; this is a bug, please report it "
+        "(TRMODEL_DEBUG=1 shows the traceback)"
+    ], 1
+
+
+def _with_option(message: str) -> str:
+    """Name the option instead of the Python argument: ``--max-batch: ...``."""
+    return re.sub(
+        r"^(N|B|B\d|p|max_batch|grid_ms|solver)(?=[:\[])",
+        lambda match: "--" + match[0].replace("_", "-"),
+        message,
+    )

@@ -1,0 +1,140 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+    r2r = "r2r"
+
+
+class SolverName(StrEnum):
+    """The names of `trmodel.markov.Solver`, which is not imported because that takes long."""
+
+    auto = "auto"
+    gauss_seidel = "gauss-seidel"
+    arnoldi = "arnoldi"
+    direct = "direct"
+    gth = "gth"
+
+
+OUTPUT = "Output"
+SYSTEM = "System"
+
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="NAME|FILE",
+        help="Step latencies: a built-in name ('trmodel profile list') or a JSON file. A file "
+        "that exists wins.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+RoutingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--routing",
+        metavar="NAME|FILE",
+        help="Routing: a preset (r2r, r2r-r1, citer, co-llm, r-stitch, ensemble) or a JSON file. "
+        "Default: the profile's.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+POption = Annotated[
+    float | None,
+    typer.Option(
+        "--p",
+        metavar="P",
+        help="Probability that the first of two models hands over, in place of the routing's.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+MaxBatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-batch",
+        metavar="SIZE",
+        help="The most requests in one step of any model.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+GridOption = Annotated[
+    float | None,
+    typer.Option(
+        "--grid-ms",
+        metavar="MS",
+        help="Time unit of the chain; latencies are rounded to it. Default: the profile's.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+SolverOption = Annotated[
+    SolverName,
+    typer.Option(
+        "--solver", help="Stationary solver; auto chooses by size.", rich_help_panel=SYSTEM
+    ),
+]
+SweepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep",
+        metavar="p=RANGE",
+        help="Repeat for several p, such as p=0.05..0.6:0.05.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        help="What stdout gets. Default: table.",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Short for --format json.", rich_help_panel=OUTPUT)
+]
+FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Also write FILE, whole or not at all, in the format of its suffix (.json, .csv, "
+        ".md, .txt for a table), else in that of --format.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+PlotOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help="Also draw the result to FILE (.png, .svg or .pdf).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        help="Nothing on stderr but errors; with -o nothing on stdout.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+def examples(*commands: str) -> str:
+    """Return an epilog that lists commands, one a line."""
+    return "\n".join(["Examples:", *(f"  $ {command}" for command in commands)])

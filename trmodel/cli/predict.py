@@ -1,0 +1,90 @@
+"""``trmodel predict``: what one threshold vector gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from trmodel.cli import options
+from trmodel.cli.options import SolverName
+from trmodel.cli.output import DOCUMENT_FORMATS, output
+from trmodel.cli.plots import check_plot, draw
+from trmodel.cli.progress import progress_bar
+from trmodel.cli.ranges import sweep_of_p, vector
+from trmodel.errors import UsageError
+
+
+def predict(
+    N: Annotated[int, typer.Option("--N", metavar="N", help="Concurrent requests.")],
+    B: Annotated[
+        str,
+        typer.Option("--B", metavar="B0,B1,...", help="A threshold for each model, such as 1,3."),
+    ],
+    profile: options.ProfileOption = "a100",
+    routing: options.RoutingOption = None,
+    p: options.POption = None,
+    max_batch: options.MaxBatchOption = None,
+    grid_ms: options.GridOption = None,
+    solver: options.SolverOption = SolverName.auto,
+    sweep: options.SweepOption = None,
+    symbolic: Annotated[
+        bool,
+        typer.Option(
+            "--symbolic",
+            help="Also give the throughput as an exact function of p (up to 30 states, latencies "
+            "that are whole grid units).",
+        ),
+    ] = False,
+    format: options.FormatOption = None,
+    json: options.JsonOption = False,
+    file: options.FileOption = None,
+    plot: options.PlotOption = None,
+    quiet: options.QuietOption = False,
+) -> int:
+    """Predict throughput, delays and where the time goes under one threshold vector B."""
+    out = output(format, json, file, quiet)
+    out.require(DOCUMENT_FORMATS, "takes a whole table; use trmodel tune --format r2r")
+    thresholds = vector(B, "--B")
+    values = None if sweep is None else sweep_of_p(sweep)
+    _check(values, p, symbolic)
+    check_plot(plot)
+    from trmodel import api
+    from trmodel.cli.predictions import prediction_sweep_view, prediction_view
+    from trmodel.profile import build_system, load_profile
+
+    loaded = load_profile(profile)
+    out.note(f"profile: {loaded.origin}")
+    given: dict[str, Any] = {"routing": routing, "max_batch": max_batch, "grid_ms": grid_ms}
+    system = build_system(loaded, N, **given, p=values[0] if values else p)
+    origin = api.origin_of(loaded, system)
+    search: dict[str, Any] = {"solver": solver.value}
+    if values is None:
+        prediction = api.predict(loaded, N=N, B=thresholds, p=p, **given, **search)
+        found = None
+        if symbolic:
+            from trmodel.cli.symbolic import symbolic as solve_symbolic
+
+            found = solve_symbolic(system, thresholds)
+        out.emit(prediction_view(prediction, origin, found))
+        if plot is not None:
+            draw([prediction], plot, out)
+        return 0
+    with progress_bar(quiet) as progress:
+        predictions = api.sweep_predictions(
+            values, loaded, N=N, B=thresholds, progress=progress, **given, **search
+        )
+    out.emit(prediction_sweep_view(values, predictions, origin))
+    if plot is not None:
+        fixed = dict(enumerate(thresholds))
+        draw(api.sweep_p(values, loaded, N, fixed=fixed, **given, **search), plot, out)
+    return 0
+
+
+def _check(values: Sequence[float] | None, p: float | None, symbolic: bool) -> None:
+    """Refuse options that make no sense together."""
+    if values is not None and p is not None:
+        raise UsageError("--sweep: gives p already; leave out --p")
+    if values is not None and symbolic:
+        raise UsageError("--symbolic: is a function of p already; leave out --sweep")

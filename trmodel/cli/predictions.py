@@ -1,0 +1,156 @@
+"""How predictions, sweeps of them and symbolic throughputs are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trmodel.cli.output import Grid, View
+from trmodel.launch import shown_vector
+from trmodel.markov import Prediction
+
+if TYPE_CHECKING:
+    from trmodel.cli.symbolic import Symbolic
+
+LEDGER = ("forward_ms", "threshold_wait_ms", "batch_wait_ms")
+FIGURES = ("throughput_tok_s", "request_speed_tok_s", "no_waiting_tok_s", "no_waiting_percent")
+SOLUTION = ("states", "method", "solver", "residual")
+PER_MODEL = ("busy_fraction", "mean_batch", "step_share", "admission_delay_ms")
+
+
+def prediction_view(
+    prediction: Prediction, origin: Mapping[str, Any], symbolic: Symbolic | None
+) -> View:
+    """Show one prediction, and its throughput as a function if that was found."""
+    head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
+    document, record = head | prediction.to_dict(), _record(prediction)
+    blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
+    blocks.append(_how([prediction]))
+    if symbolic is not None:
+        document["symbolic"] = symbolic.to_dict()
+        record["symbolic"] = str(symbolic.to_dict()["expression"])
+        blocks.append("\n".join(symbolic.lines(prediction.throughput_tok_s)))
+    return View(document, [record], blocks, warnings=prediction.warnings)
+
+
+def prediction_sweep_view(
+    values: Sequence[float], predictions: Sequence[Prediction], origin: Mapping[str, Any]
+) -> View:
+    """Show the predictions of one threshold vector at several p."""
+    first = predictions[0]
+    system = dict(origin["system"])
+    del system["transition_probability"]
+    warnings = list(dict.fromkeys(w for found in predictions for w in found.warnings))
+    document = {
+        "schema": "trmodel/prediction-sweep",
+        "schema_version": 1,
+        **origin,
+        "system": system,
+        "models": list(first.models),
+        "N": first.N,
+        "B": list(first.B),
+        "rows": [{"p": p} | found.to_dict() for p, found in zip(values, predictions, strict=True)],
+        "warnings": warnings,
+    }
+    rows = [
+        (
+            f"{p:g}",
+            f"{found.throughput_tok_s:.1f}",
+            f"{found.request_speed_tok_s:.1f}",
+            f"{found.no_waiting_percent:.1f}",
+            *(f"{part:.2f}" for part in _parts(found.ledger)),
+            " ".join(f"{model.busy_fraction:.0%}" for model in found.per_model),
+        )
+        for p, found in zip(values, predictions, strict=True)
+    ]
+    headings = ("p", "tok/s", "per request", "% of bound")
+    blocks: list[str | Grid] = [
+        _title(first, origin),
+        Grid((*headings, "forward", "for B", "for batch", "total", "busy"), rows, ("busy",)),
+        "forward, waiting for the threshold B or for a running batch: ms per token",
+        _how(predictions),
+    ]
+    records = [{"p": p} | _record(found) for p, found in zip(values, predictions, strict=True)]
+    return View(document, records, blocks, warnings=warnings)
+
+
+def _record(found: Prediction) -> dict[str, Any]:
+    """Return the prediction as one flat record; what a model lacks (never reached) is empty."""
+    models = {model.name: model for model in found.per_model}
+    return {
+        "N": found.N,
+        **{f"B_{name}": b for name, b in zip(found.models, found.B, strict=True)},
+        **{key: getattr(found, key) for key in FIGURES},
+        **{key: getattr(found.ledger, key) for key in LEDGER},
+        **{
+            f"{key}_{name}": getattr(models.get(name), key, None)
+            for name in found.models
+            for key in PER_MODEL
+        },
+        **{key: getattr(found, key) for key in SOLUTION},
+    }
+
+
+def _title(found: Prediction, origin: Mapping[str, Any]) -> str:
+    return (
+        f"{origin['profile']['name']}: {', '.join(found.models)} at N = {found.N}, "
+        f"B = {shown_vector(found.B)}"
+    )
+
+
+def _headline(found: Prediction, origin: Mapping[str, Any]) -> list[str | Grid]:
+    return [
+        f"{_title(found, origin)}\n\n"
+        f"{found.throughput_tok_s:.1f} tok/s, {found.request_speed_tok_s:.1f} per request; "
+        f"{found.no_waiting_percent:.1f} % of the {found.no_waiting_tok_s:.1f} tok/s "
+        "without waiting"
+    ]
+
+
+def _models(found: Prediction) -> Grid:
+    rows = [
+        (
+            model.name,
+            str(model.threshold),
+            f"{model.busy_fraction:.1%}",
+            f"{model.mean_batch:.2f}",
+            f"{model.step_share:.1%}",
+            f"{model.admission_delay_ms:.2f}",
+        )
+        for model in found.per_model
+    ]
+    return Grid(
+        ("model", "B", "busy", "mean batch", "share of steps", "admission delay ms"),
+        rows,
+        ("model",),
+    )
+
+
+def _ledger(found: Prediction) -> Grid:
+    parts = [(model.name, model.ledger) for model in found.per_model]
+    rows = [
+        (name, *(f"{part:.3f}" for part in _parts(ledger)))
+        for name, ledger in [*parts, ("all = N/T", found.ledger)]
+    ]
+    return Grid(
+        ("ms per token", "forward", "waiting for threshold", "waiting for batch", "total"),
+        rows,
+        ("ms per token",),
+    )
+
+
+def _parts(ledger: Any) -> list[float]:
+    return [*(getattr(ledger, part) for part in LEDGER), ledger.total_ms]
+
+
+def _how(predictions: Sequence[Prediction]) -> str:
+    """Say how the figures were obtained and how far to trust the arithmetic."""
+    first = predictions[0]
+    solvers = ", ".join(dict.fromkeys(found.solver for found in predictions))
+    return (
+        f"{first.method}: {max(found.states for found in predictions):,} states, "
+        f"{max(found.transitions for found in predictions):,} transitions, solver {solvers}, "
+        f"residual {max(found.residual for found in predictions):.0e};\n"
+        f"latencies on a grid of {first.grid_ms:g} ms, "
+        f"rounded by up to {round(first.grid_error_percent, 4):g} %"
+    )

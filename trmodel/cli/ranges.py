@@ -1,0 +1,107 @@
+"""Ranges as the command line takes them: ``4..16``, ``4,8,16``, ``4..64:4`` and mixes of these.
+
+Both ends belong to a range. Numbers are read as decimals, so that 0.05..0.6:0.05 contains 0.15
+and not 0.15000000000000002.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from trmodel.errors import UsageError
+
+MAX_VALUES = 10_000
+"""More values than this in one range are a slip of the finger."""
+
+_WHOLE = re.compile(r"[+-]?\d{1,12}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d{1,20}\.?\d{0,20}|\.\d{1,20})(e[+-]?\d{1,2})?", re.ASCII | re.I)
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Read a range of whole numbers of at least 1; sorted, each once.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    values = sorted({int(v) for v in _values(text, option, _WHOLE, "a whole number", Decimal(1))})
+    if values[0] < 1:
+        raise UsageError(f"{option}: must be at least 1, got {values[0]}")
+    return values
+
+
+def numbers(text: str, option: str) -> list[float]:
+    """Read a range of numbers, in the order given, each once; ``a..b`` needs a step ``a..b:s``.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    return list(dict.fromkeys(map(float, _values(text, option, _NUMBER, "a number", None))))
+
+
+def vector(text: str, option: str) -> tuple[int, ...]:
+    """Read a comma list of whole numbers, such as the thresholds ``1,3``.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    return tuple(int(_read(part, option, _WHOLE, "a whole number")) for part in text.split(","))
+
+
+def sweep_of_p(text: str) -> list[float]:
+    """Read ``p=RANGE``, the only sweep there is.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    name, equals, values = text.partition("=")
+    if not equals or name.strip() != "p":
+        raise UsageError(
+            f"--sweep: must be like p=0.05..0.6:0.05 (only p is swept), got {_cut(text)}"
+        )
+    return numbers(values, "--sweep")
+
+
+def _values(
+    text: str, option: str, pattern: re.Pattern[str], kind: str, step: Decimal | None
+) -> list[Decimal]:
+    """Read all parts of a mix; ``step`` is that of ranges which give none, if they may."""
+    values: list[Decimal] = []
+    for part in text.split(","):
+        ends, colon, given = part.partition(":")
+        first, dots, last = ends.partition("..")
+        low = _read(first, option, pattern, kind)
+        if not dots and not colon:
+            values.append(low)
+            continue
+        if not dots or not (colon or step):
+            raise UsageError(f"{option}: a range with a step is written 4..64:4, got {_cut(part)}")
+        high = _read(last, option, pattern, kind)
+        by = _read(given, option, pattern, kind) if colon else step
+        if by is None or by <= 0:
+            raise UsageError(f"{option}: the step must be above 0, got {_cut(part)}")
+        if high < low:
+            raise UsageError(f"{option}: {_cut(part)} is empty; write the smaller end first")
+        count = int((high - low) / by) + 1
+        if count + len(values) > MAX_VALUES:
+            raise UsageError(f"{option}: {_cut(text)} has more than {MAX_VALUES} values")
+        values += [low + k * by for k in range(count)]
+    return values
+
+
+def _read(text: str, option: str, pattern: re.Pattern[str], kind: str) -> Decimal:
+    if not pattern.fullmatch(text.strip()):
+        raise UsageError(f'{option}: "{_cut(text)}" is not {kind}')
+    return Decimal(text.strip())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

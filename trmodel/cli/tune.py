@@ -1,0 +1,155 @@
+"""``trmodel tune``: the best live thresholds for every concurrency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trmodel.cli import options
+from trmodel.cli.options import SolverName
+from trmodel.cli.output import DOCUMENT_FORMATS, Output, complain, output
+from trmodel.cli.plots import check_plot, draw
+from trmodel.cli.progress import progress_bar
+from trmodel.cli.ranges import sweep_of_p, whole_numbers
+from trmodel.errors import LimitError, UsageError
+
+if TYPE_CHECKING:
+    from trmodel.search.sweep import Sweep
+
+SEARCH = "Search"
+
+
+def _fixed_option(i: int) -> Any:
+    return typer.Option(
+        f"--B{i}", metavar="B", help=f"Fix the threshold of model {i}.", rich_help_panel=SEARCH
+    )
+
+
+def tune(
+    N: Annotated[
+        str,
+        typer.Option("--N", metavar="RANGE", help="Concurrencies to print, such as 4..16 or 4,8."),
+    ] = "4..16",
+    profile: options.ProfileOption = "a100",
+    routing: options.RoutingOption = None,
+    p: options.POption = None,
+    max_batch: options.MaxBatchOption = None,
+    grid_ms: options.GridOption = None,
+    solver: options.SolverOption = SolverName.auto,
+    B0: Annotated[int | None, _fixed_option(0)] = None,
+    B1: Annotated[int | None, _fixed_option(1)] = None,
+    B2: Annotated[int | None, _fixed_option(2)] = None,
+    sweep: options.SweepOption = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time-limit",
+            metavar="SECONDS",
+            help="Stop then, with the rows there are (exit code 5).",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Recorded in the document. The exact chain uses no randomness, so that it "
+            "changes no figure.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say why each B: what ties, what the runner-up loses, what was rejected, where "
+            "the time goes, what binds.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    format: options.FormatOption = None,
+    json: options.JsonOption = False,
+    file: options.FileOption = None,
+    plot: options.PlotOption = None,
+    quiet: options.QuietOption = False,
+) -> int:
+    """Choose the best live thresholds for every concurrency N.
+
+    All vectors that can never deadlock are evaluated; a file (-o) gets every row from N = 1 on.
+    """
+    out = output(format, json, file, quiet)
+    wanted = whole_numbers(N, "--N")
+    values = None if sweep is None else sweep_of_p(sweep)
+    _check(out, time_limit, values, p, explain)
+    check_plot(plot)
+    from trmodel import api
+    from trmodel.cli.tables import view_of
+    from trmodel.profile import build_system, load_profile
+    from trmodel.search import ThresholdTable
+
+    loaded = load_profile(profile)
+    out.note(f"profile: {loaded.origin}")
+    given: dict[str, Any] = {
+        "routing": routing,
+        "p": values[0] if values else p,
+        "max_batch": max_batch,
+        "grid_ms": grid_ms,
+    }
+    system = build_system(loaded, max(wanted), **given)
+    if system.M != 2:
+        out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
+    fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
+    search: dict[str, Any] = {
+        "solver": solver.value,
+        "fixed": fixed,
+        "time_limit_s": time_limit,
+    }
+    with progress_bar(quiet) as progress:
+        result: ThresholdTable | Sweep
+        if values is None:
+            result = api.tune(loaded, wanted, progress=progress, **given, **search)
+        else:
+            del given["p"]
+            result = api.sweep_p(values, loaded, wanted, progress=progress, **given, **search)
+    explained = None
+    if explain and isinstance(result, ThresholdTable):
+        from trmodel.cli.explain import explain_row
+
+        explained = {row.N: explain_row(system, row, fixed, solver.value) for row in result}
+    out.emit(
+        view_of(result, False, seed, explained), lambda: view_of(result, True, seed, explained)
+    )
+    if plot is not None:
+        draw(result, plot, out)
+    return _end(result.stopped)
+
+
+def _check(
+    out: Output,
+    time_limit: float | None,
+    values: Sequence[float] | None,
+    p: float | None,
+    explain: bool,
+) -> None:
+    """Refuse options that make no sense together."""
+    if time_limit is not None and not (math.isfinite(time_limit) and time_limit >= 0.0):
+        raise UsageError(f"--time-limit: must be seconds of at least 0, got {time_limit}")
+    if explain:
+        out.require(DOCUMENT_FORMATS, "has no room for --explain")
+    if values is not None:
+        out.require(DOCUMENT_FORMATS, "takes one table, not a --sweep")
+        if p is not None:
+            raise UsageError("--sweep: gives p already; leave out --p")
+        if explain:
+            raise UsageError("--explain: explains one table; leave out --sweep")
+
+
+def _end(stopped: str | None) -> int:
+    """Say why a search ended early and return the exit code."""
+    if stopped is None:
+        return 0
+    complain(stopped)
+    return LimitError.exit_code
