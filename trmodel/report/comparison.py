@@ -101,6 +101,7 @@ def comparison_figure(
         range(len(measurements)), [f"N = {m.N}, B = {shown_vector(m.B)}" for m in measurements]
     )
     level.invert_yaxis()
+    level.margins(x=0.08)
     level.set_xlim(left=0.0)
     figure.legend(
         *level.get_legend_handles_labels(),
