@@ -18,7 +18,7 @@ from trmodel.documents.validate import (
     validation_problems,
 )
 from trmodel.documents.words import StrPath, shown
-from trmodel.documents.write import check_writable, write_text_atomically
+from trmodel.documents.write import check_writable, write_bytes_atomically, write_text_atomically
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -37,5 +37,6 @@ __all__ = [
     "read_json",
     "shown",
     "validation_problems",
+    "write_bytes_atomically",
     "write_text_atomically",
 ]

@@ -33,9 +33,14 @@ def check_writable(path: StrPath) -> None:
 
 
 def write_text_atomically(path: StrPath, text: str) -> None:
-    """Write a text file (UTF-8) whole or not at all.
+    """Write a text file in UTF-8; see :func:`write_bytes_atomically`."""
+    write_bytes_atomically(path, text.encode("utf-8"))
 
-    The text goes to a new file in the same directory that then takes the place of the old one; a
+
+def write_bytes_atomically(path: StrPath, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    The bytes go to a new file in the same directory that then takes the place of the old one; a
     link is followed, and permissions are kept. A device or pipe, such as /dev/stdout, is simply
     written to.
 
@@ -45,7 +50,6 @@ def write_text_atomically(path: StrPath, text: str) -> None:
         One line that begins with the path.
     """
     check_writable(path)
-    data = text.encode("utf-8")
     try:
         if _is_special(path):
             Path(path).write_bytes(data)

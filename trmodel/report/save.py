@@ -7,7 +7,6 @@ version control changes only when what it shows does.
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,8 +14,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from trmodel.documents import StrPath, check_writable, shown
-from trmodel.documents.write import _replace
+from trmodel.documents import StrPath, check_writable, shown, write_bytes_atomically
 from trmodel.errors import InputError
 
 _METADATA: dict[str, dict[str, Any]] = {
@@ -65,10 +63,7 @@ def save_figure(figure: Figure, path: StrPath, *, dpi: float = 150.0) -> None:
     data = io.BytesIO()
     with _SETTINGS, rc_context({"svg.hashsalt": "trmodel"}):
         figure.savefig(data, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
-    try:
-        _replace(os.path.realpath(path), data.getvalue())
-    except OSError as error:
-        raise InputError(f"{shown(path)}: cannot be written: {error.strerror or error}") from None
+    write_bytes_atomically(path, data.getvalue())
 
 
 def _suffix(path: StrPath) -> str:
