@@ -13,8 +13,8 @@ from trmodel.system import RoutedSystem
 
 PARTS = (
     ("forward", "forward_ms"),
-    ("waiting for thresholds", "threshold_wait_ms"),
-    ("waiting for running batches", "batch_wait_ms"),
+    ("wait for thresholds", "threshold_wait_ms"),
+    ("wait for running batches", "batch_wait_ms"),
 )
 
 
@@ -45,7 +45,7 @@ class Explanation:
             self._why(),
             f"rejected: {self.can_deadlock} of {self.can_deadlock + len(row.candidates)} vectors "
             "can deadlock, sum(B_i - 1) >= N",
-            self._time(),
+            *self._time(),
             self._binds(),
         ]
 
@@ -86,16 +86,16 @@ class Explanation:
             f"the smallest is taken; also {named}"
         )
 
-    def _time(self) -> str:
+    def _time(self) -> list[str]:
         before, after = self.eager.ledger, self.chosen.ledger
         parts = ", ".join(
             f"{name} {getattr(before, part):.2f} -> {getattr(after, part):.2f}"
             for name, part in PARTS
         )
-        return (
-            f"ms per token, eager -> chosen: {before.total_ms:.2f} -> {after.total_ms:.2f} "
-            f"({parts})"
-        )
+        return [
+            f"ms per token, eager -> chosen: {before.total_ms:.2f} -> {after.total_ms:.2f}",
+            f"of these: {parts}",
+        ]
 
     def _busiest(self) -> ModelMetrics:
         return max(self.chosen.per_model, key=lambda model: model.busy_fraction)
@@ -105,7 +105,7 @@ class Explanation:
         before = next(m for m in self.eager.per_model if m.name == busiest.name)
         return (
             f"binds: {busiest.name}, busy {before.busy_fraction:.1%} -> "
-            f"{busiest.busy_fraction:.1%} of the time, mean batch {before.mean_batch:.2f} -> "
+            f"{busiest.busy_fraction:.1%}, mean batch {before.mean_batch:.2f} -> "
             f"{busiest.mean_batch:.2f}"
         )
 

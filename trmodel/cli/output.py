@@ -86,6 +86,19 @@ class Output:
         for format in self.formats - set(allowed):
             raise UsageError(f"--format {format.value}: {why}")
 
+    def keep(self, *inputs: str | None) -> None:
+        """Refuse to overwrite what the result is made from.
+
+        Raises
+        ------
+        UsageError
+        """
+        for path in inputs:
+            if path is None or self.file is None or not os.path.exists(self.file):
+                continue
+            if os.path.exists(path) and os.path.samefile(path, self.file):
+                raise UsageError(f"-o: {self.file} is what is read; choose another file")
+
     def note(self, text: str) -> None:
         """Say something that is not data, on one line of stderr."""
         if not self.quiet:
@@ -196,24 +209,31 @@ def _markdown(block: str | Grid) -> str:
 
 
 def _table(blocks: Sequence[str | Grid], to_stdout: bool) -> str:
-    """Draw for a terminal if stdout is one, else as wide as the data needs."""
+    """Draw for a terminal if that is where it goes, else plainly and as wide as the data needs."""
     import io
+    import shutil
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    stream = sys.stdout if to_stdout else io.StringIO()
-    width = None if stream.isatty() else 10_000
-    console = Console(file=stream, width=width, highlight=False, legacy_windows=False)
+    terminal = to_stdout and sys.stdout.isatty()
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        width=shutil.get_terminal_size().columns if terminal else 10_000,
+        highlight=False,
+        legacy_windows=False,
+    )
+    unicode = not to_stdout or (sys.stdout.encoding or "").lower().startswith("utf")
     drawn = []
     for block in blocks:
         with console.capture() as captured:
             if isinstance(block, str):
                 console.print(Text(block))
             else:
-                table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+                table = Table(box=box.SIMPLE_HEAD if unicode else box.ASCII, pad_edge=False)
                 for heading in block.headings:
                     left = heading in block.left
                     table.add_column(heading, justify="left" if left else "right")
@@ -223,6 +243,14 @@ def _table(blocks: Sequence[str | Grid], to_stdout: bool) -> str:
         lines = [line.rstrip() for line in captured.get().split("\n")]
         drawn.append("\n".join(line for line in lines if line))
     return "\n\n".join(drawn) + "\n"
+
+
+def grid_in_words(grid_ms: float, error_percent: float) -> str:
+    """Say what the time unit of a chain is and what rounding to it does to latencies."""
+    change = (
+        f"changes them by up to {error_percent:.2g} %" if error_percent > 1e-6 else "changes none"
+    )
+    return f"latencies on a grid of {grid_ms:g} ms: rounding {change}"
 
 
 def _one_line(text: str) -> str:

@@ -49,6 +49,7 @@ def predict(
     thresholds = vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
     _check(values, p, symbolic)
+    out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
     from trmodel.cli.predictions import prediction_sweep_view, prediction_view

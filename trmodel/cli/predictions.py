@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trmodel.cli.output import Grid, View
+from trmodel.cli.output import Grid, View, grid_in_words
 from trmodel.launch import shown_vector
 from trmodel.markov import Prediction
 
@@ -151,6 +151,5 @@ def _how(predictions: Sequence[Prediction]) -> str:
         f"{first.method}: {max(found.states for found in predictions):,} states, "
         f"{max(found.transitions for found in predictions):,} transitions, solver {solvers}, "
         f"residual {max(found.residual for found in predictions):.0e};\n"
-        f"latencies on a grid of {first.grid_ms:g} ms, "
-        f"rounded by up to {round(first.grid_error_percent, 4):g} %"
+        + grid_in_words(first.grid_ms, first.grid_error_percent)
     )

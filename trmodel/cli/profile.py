@@ -77,6 +77,7 @@ def show(
     """Show a profile in full; --json gives the profile itself, to be edited and used."""
     out = output(format, json, file, quiet)
     out.require(DOCUMENT_FORMATS, "holds thresholds, not a profile")
+    out.keep(profile)
     from trmodel.profile import load_profile
 
     loaded = load_profile(profile)
@@ -144,7 +145,7 @@ def _steps(model: ModelProfile) -> list[dict[str, float]]:
             "batch": batch,
             "decode_ms": latency,
             "overhead_ms": overhead,
-            "step_ms": latency + overhead,
+            "step_ms": round(latency + overhead, 9),
         }
         for batch, latency in zip(model.decode.batch, model.decode.latency_ms, strict=True)
     ]

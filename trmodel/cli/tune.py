@@ -84,6 +84,7 @@ def tune(
     wanted = whole_numbers(N, "--N")
     values = None if sweep is None else sweep_of_p(sweep)
     _check(out, time_limit, values, p, explain)
+    out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
     from trmodel.cli.tables import view_of

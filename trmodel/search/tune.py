@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -24,6 +25,9 @@ from trmodel.search.choose import Candidate, choose
 from trmodel.search.feasible import feasible_thresholds
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.system import RoutedSystem
+
+MAX_CHAINS = 1_000_000
+"""More chains than this are not begun: their list alone would fill the memory."""
 
 Progress = Callable[[int, int], None]
 """Called with chains solved and chains in all."""
@@ -61,7 +65,8 @@ def tune_system(
     InfeasibleError
         If the fixed thresholds are not live at a wanted N.
     LimitError
-        If not one wanted row could be finished within the limits.
+        If not one wanted row could be finished within the limits, or there are far too many
+        vectors.
     UsageError
         If an argument makes no sense.
     """
@@ -71,6 +76,7 @@ def tune_system(
     for i, b in fixed.items():
         if not 0 <= i < system.M or b < 1:
             raise UsageError(f"B{i}: must be a threshold of at least 1 of models 0..{system.M - 1}")
+    _require_countable(system, max(wanted), fixed)
     no_waiting_tok_s(system)  # refuses a routing that commits nothing
     systems = {n: system.with_N(n) for n in range(1, max(wanted) + 1)}
     plans = {n: _plan(systems[n], fixed, n in wanted) for n in systems}
@@ -119,6 +125,18 @@ def tune_system(
         warnings=tuple(warnings),
         stopped=stopped,
     )
+
+
+def _require_countable(system: RoutedSystem, max_n: int, fixed: Mapping[int, int]) -> None:
+    """Refuse a search whose vectors are too many to list, counted without listing them."""
+    free = len([i for i in system.reached if i not in fixed])
+    spent = sum(b - 1 for b in fixed.values())
+    count = sum(comb(max(n - 1 - spent, 0) + free, free) for n in range(1, max_n + 1))
+    if count > MAX_CHAINS:
+        raise LimitError(
+            f"N = {max_n}: {count:,} chains would have to be solved, at most {MAX_CHAINS:,} are; "
+            "use a smaller N or fix a threshold (--B0 1)"
+        )
 
 
 @dataclass(frozen=True)
