@@ -97,7 +97,9 @@ def stationary(
     method: Method = "gth" if states <= GTH_AUTO_STATES else "gauss-seidel"
     if solver != "auto":
         method = solver
-    if method == "gth":
+    if states == 1:
+        pi = np.ones(1)
+    elif method == "gth":
         if states > GTH_MAX_STATES:
             raise LimitError(
                 f"solver: gth is dense and limited to {GTH_MAX_STATES:,} states, this chain has "
@@ -127,9 +129,6 @@ def stationary(
 
 def _direct(T: csr_array) -> FloatArray:
     """Solve the balance equations with pi_0 = 1 by sparse LU."""
-    states = T.shape[0]
-    if states == 1:
-        return np.ones(1)
     indptr, indices, data, outflow = _balance(T.indptr, T.indices, T.data)
     inflow = csr_array((data, indices, indptr), shape=T.shape)
     A = csc_array(diags_array(outflow) - inflow)
