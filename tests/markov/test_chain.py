@@ -122,7 +122,7 @@ class TestClosedForms:
 
     @pytest.mark.parametrize("p", [0.05, 0.35, 1.0])
     def test_one_request(self, p):
-        """A request alone never waits: 1 / p tokens a cycle, of 1 / p small steps and a large one."""
+        """A request alone never waits: 1 / p small steps and a large one give 1 / p tokens."""
         throughput = solve_chain(r2r(1, p), (1, 1)).throughput_tok_s
         assert throughput == pytest.approx(1000 / (6.0 + p * 27.9), rel=1e-12)
 

@@ -69,11 +69,12 @@ class SymbolicThroughput:
                 f"values are needed for {', '.join(names) or 'no symbol'}; "
                 f"got {', '.join(values) or 'none'}"
             )
+        impossible = UsageError(f"{', '.join(names)}: must be probabilities, together at most 1")
+        if not all(0 <= value <= 1 for value in values.values()):
+            raise impossible
         exact = {symbol: _rational(values[symbol.name]) for symbol in self.symbols}
-        if sympy.nan in exact.values() or not (
-            min(exact.values(), default=0) >= 0 and sum(exact.values()) <= 1
-        ):
-            raise UsageError(f"{', '.join(names)}: must be probabilities that sum to at most 1")
+        if sum(exact.values()) > 1:
+            raise impossible
         throughput = self.expression.subs(exact)
         if not throughput.is_finite:
             raise UsageError(f"{', '.join(names)}: the throughput has no limit here")
