@@ -47,7 +47,7 @@ app.command(
         "trmodel predict --N 4 --B 1,3",
         "trmodel predict --profile a100-paper --N 4 --B 1,3 --json",
         "trmodel predict --N 8 --B 1,4 --sweep p=0.05..0.6:0.05 --format csv",
-        "trmodel predict --profile a100-paper --N 2 --B 1,2 --grid-ms 3 --symbolic",
+        "trmodel predict --profile a100-paper --N 2 --B 1,2 --symbolic",
     )
 )(predict)
 app.command(

@@ -1,0 +1,75 @@
+"""docs/cli.md and the help are true: examples run, codes are as stated, no option is left out."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from trmodel.cli.main import app, main
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
+TEXT = DOCUMENT.read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
+COMMANDS = {"tune": [], "predict": [], "profile": ["list", "show", "schema"]}
+
+
+def examples(text):
+    """Yield arguments, exit code and output lines of the examples ``$ trmodel ...``."""
+    for example in re.split(r"^\s*\$ trmodel ", text, flags=re.MULTILINE)[1:]:
+        line, *output = example.strip().splitlines()
+        arguments, _, comment = line.partition("#")
+        code = re.search(r"exit code (\d)", comment)
+        yield shlex.split(arguments), int(code[1]) if code else 0, output
+
+
+@pytest.mark.parametrize("block", range(len(BLOCKS)))
+def test_examples_run(block, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments, code, output in examples(BLOCKS[block]):
+        assert main(arguments) == code, arguments
+        shown = capsys.readouterr().out
+        if output:
+            assert shown.splitlines() == output
+
+
+def help_of(*command):
+    group = typer.main.get_command(app)
+    for name in command:
+        group = group.commands[name]
+    return group
+
+
+@pytest.mark.parametrize(
+    "command", [(name, *inner) for name in COMMANDS for inner in [(), *zip(COMMANDS[name])]]
+)
+def test_help_has_examples_that_run(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert "Examples:" in shown
+    assert main([*command, "--help"]) == 0
+    assert capsys.readouterr().out == shown
+    found = list(examples(help_of(*command).epilog))
+    assert found
+    for arguments, code, _ in found:
+        assert main(arguments) == code, arguments
+        capsys.readouterr()
+
+
+def test_no_command_shows_the_help(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert "Exit codes:" in shown
+    assert "Examples:" in shown
+    for code in (0, 1, 2, 3, 4, 5, 130):
+        assert re.search(rf"^\s+{code}  ", shown, flags=re.MULTILINE)
+        assert f"| {code} |" in TEXT
+
+
+@pytest.mark.parametrize("command", ["tune", "predict"])
+def test_every_option_is_documented(command):
+    for parameter in help_of(command).params:
+        for option in parameter.opts:
+            assert f"`{option}" in TEXT, option

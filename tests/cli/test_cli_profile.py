@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from trmodel.profile import load_profile, profile_names, profile_schema
+
+
+def test_list_names_every_builtin(run):
+    result = run("profile list")
+    assert (result.code, result.err) == (0, "")
+    assert all(name in result.out for name in profile_names())
+    listed = run("profile list --json").json["profiles"]
+    assert [profile["name"] for profile in listed] == profile_names()
+    assert len(run("profile list --format csv").out.splitlines()) == 1 + len(profile_names())
+    assert run("profile list --format md").out.startswith("| name |")
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_show_gives_a_profile_that_can_be_used(run, name):
+    result = run(f"profile show {name} --json -o mine.json")
+    assert result.err == f"profile: built-in {name}\nwrote mine.json\n"
+    assert result.json == json.loads(Path("mine.json").read_text())
+    assert load_profile("mine.json").profile == load_profile(name).profile
+    assert run("profile show mine.json").err == "profile: mine.json\n"
+    text = run(f"profile show {name}").out
+    for model in load_profile(name).profile.models:
+        assert model.name in text
+        assert model.decode.provenance.source in text
+
+
+def test_show_adds_the_step_up(run):
+    lines = run("profile show a100 --format csv").out.splitlines()
+    assert lines[0] == "model,batch,decode_ms,overhead_ms,step_ms"
+    assert lines[1] == "Qwen3-0.6B,1,2.4,3.6,6.0"
+    assert "Qwen3-0.6B,32,9.7,3.6,13.3" in lines
+
+
+def test_schema_is_the_schema(run):
+    assert run("profile schema").json == profile_schema()
+    assert run("profile schema --json").json == profile_schema()
+    assert run("profile schema --format csv").code == 2
+
+
+def test_profiles_have_no_thresholds(run):
+    for line in ("list", "show a100"):
+        result = run(f"profile {line} --format r2r")
+        assert (result.code, result.out) == (2, "")
