@@ -188,7 +188,15 @@ class RoutedSystem:
         )
 
     def with_N(self, N: int) -> RoutedSystem:
-        """Return the same system at another concurrency, for which its latencies must suffice."""
+        """Return the same system at a smaller concurrency.
+
+        Raises
+        ------
+        UsageError
+            If N is larger: the latencies and largest batches held here end at the present one.
+        """
+        if N > self.N:
+            raise UsageError(f"N: must be at most the system's own, {self.N}, got {N}")
         return self if N == self.N else replace(self, N=N)
 
     def with_p(self, p: float) -> RoutedSystem:
