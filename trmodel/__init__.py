@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trmodel._version import __version__
 
 if TYPE_CHECKING:
-    from trmodel.api import predict, sweep_p, tune
+    from trmodel.api import predict, sweep_p, sweep_predictions, tune
     from trmodel.errors import TrmodelError
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Routing, load_routing, routing_names
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
+    "sweep_predictions": "trmodel.api",
     "tune": "trmodel.api",
     "TrmodelError": "trmodel.errors",
     "Profile": "trmodel.profile",
@@ -53,6 +54,7 @@ __all__ = [
     "profile_names",
     "routing_names",
     "sweep_p",
+    "sweep_predictions",
     "tune",
 ]
 
