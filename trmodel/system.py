@@ -9,6 +9,8 @@ routed to a model independently of the others.
 - ``committed_tokens[i, j]``, c_ij: output tokens committed when that happens.
 - ``entry``: the model where all N requests wait at the start.
 - ``max_batch[i]``: the most requests one step of model i can take.
+- ``slow_down[S, i]``, s_i(S): while exactly the models of the bit mask S run, a step of model i
+  takes s_i(S) times as long (contention for shared GPUs; 1 for models on GPUs of their own).
 - ``grid_ms``: the time unit of the chain; a latency is rounded to a whole number of them.
 
 A *threshold vector* B = (B_0, ..., B_{M-1}) says how many requests must wait at an idle model
@@ -22,21 +24,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from trmodel.arrays import FloatArray, IntArray
 from trmodel.errors import InputError, UsageError
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from trmodel.system_checks import (
+    SlowDowns,
+    entry_index,
+    is_int,
+    latencies,
+    max_batches,
+    probability_problems,
+    slow_downs,
+    square_matrix,
+    token_problems,
+)
 
 DEFAULT_GRID_MS = 0.1
-MAX_LATENCY_MS = 600_000.0
-"""Ten minutes a step: anything longer is a unit mistake."""
 MAX_CONCURRENCY = 65_536
-ROW_SUM_TOLERANCE = 1e-9
+MAX_MODELS = 12
+"""Slow-downs are tabulated for every set of running models."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -64,6 +73,9 @@ class RoutedSystem:
         of values in 1..N.
     grid_ms
         Time unit to which latencies are rounded.
+    slow_down
+        Factors of at least 1 by which models that run at the same time slow each other, one entry
+        (i, j): (s_i, s_j) for each pair that does; see `slow_down_table`. Or such a table.
 
     Raises
     ------
@@ -79,6 +91,7 @@ class RoutedSystem:
     entry: int = 0
     max_batch: tuple[int, ...] = ()
     grid_ms: float = DEFAULT_GRID_MS
+    slow_down: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __init__(
@@ -92,6 +105,7 @@ class RoutedSystem:
         entry: int | str = 0,
         max_batch: int | Sequence[int] | None = None,
         grid_ms: float = DEFAULT_GRID_MS,
+        slow_down: SlowDowns | ArrayLike | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
         problems: list[str] = []
@@ -99,24 +113,27 @@ class RoutedSystem:
         M = len(names)
         if M == 0:
             raise InputError("models: at least one model is needed")
+        if M > MAX_MODELS:
+            raise InputError(f"models: at most {MAX_MODELS} models are supported, got {M}")
         if len(set(names)) < M:
             problems.append(f"models: names must be distinct, got {', '.join(names)}")
-        if not _is_int(N) or not 1 <= N <= MAX_CONCURRENCY:
+        if not is_int(N) or not 1 <= N <= MAX_CONCURRENCY:
             raise InputError(f"N: must be a whole number from 1 to {MAX_CONCURRENCY}, got {N}")
-        P = _square(transition_probability, M, "transition_probability", problems)
-        C = _square(committed_tokens, M, "committed_tokens", problems)
+        P = square_matrix(transition_probability, M, "transition_probability", problems)
+        C = square_matrix(committed_tokens, M, "committed_tokens", problems)
         if P is not None:
             problems += probability_problems(P)
         if C is not None:
             problems += token_problems(C)
-        sizes = _max_batches(max_batch, M, N, problems)
+        sizes = max_batches(max_batch, M, N, problems)
         if not (np.isfinite(grid_ms) and grid_ms > 0):
             problems.append(f"grid_ms: must be a positive number of milliseconds, got {grid_ms}")
-        latency = _latencies(latency_ms, sizes, N, grid_ms, problems)
-        entry_index = _entry_index(entry, names, problems)
+        latency = latencies(latency_ms, sizes, N, grid_ms, problems)
+        start = entry_index(entry, names, problems)
+        slowness = slow_downs(slow_down, M, problems)
         if problems or P is None or C is None or latency is None:
             raise InputError(problems)
-        for array in (P, C, latency):
+        for array in (P, C, latency, slowness):
             array.setflags(write=False)
         values = {
             "models": names,
@@ -124,9 +141,10 @@ class RoutedSystem:
             "transition_probability": P,
             "committed_tokens": C,
             "N": int(N),
-            "entry": entry_index,
+            "entry": start,
             "max_batch": sizes,
             "grid_ms": float(grid_ms),
+            "slow_down": slowness,
             "warnings": tuple(warnings),
         }
         for name, value in values.items():
@@ -184,6 +202,7 @@ class RoutedSystem:
             committed_tokens=self.committed_tokens[np.ix_(keep, keep)],
             entry=keep.index(self.entry),
             max_batch=tuple(self.max_batch[i] for i in keep),
+            slow_down=self.slow_down[np.ix_(_masks(keep), keep)],
             warnings=(*self.warnings, warning),
         )
 
@@ -227,120 +246,14 @@ class RoutedSystem:
                 f"B: {self.M} thresholds are needed ({', '.join(self.models)}), got {len(B)}"
             )
         for i, b in enumerate(B):
-            if not _is_int(b) or b < 1:
+            if not is_int(b) or b < 1:
                 raise UsageError(f"B[{i}]: must be a whole number of at least 1, got {b}")
         return tuple(int(b) for b in B)
 
 
-def probability_problems(P: FloatArray) -> list[str]:
-    """List what keeps P from being a transition matrix, each with the path to the entry."""
-    problems = []
-    for i, row in enumerate(P):
-        bad = [j for j, p in enumerate(row) if not 0.0 <= p <= 1.0]
-        problems += [
-            f"transition_probability[{i}][{j}]: must be between 0 and 1, got {row[j]:g}"
-            for j in bad
-        ]
-        if not bad and abs(row.sum() - 1.0) > ROW_SUM_TOLERANCE:
-            problems.append(f"transition_probability[{i}]: must sum to 1, sums to {row.sum():.12g}")
-    return problems
-
-
-def token_problems(C: FloatArray) -> list[str]:
-    """List the committed tokens that are negative or not finite, each with its path."""
+def _masks(keep: Sequence[int]) -> list[int]:
+    """Bit masks, in all models, of every set of the kept ones."""
     return [
-        f"committed_tokens[{i}][{j}]: must be a number of at least 0, got {C[i, j]:g}"
-        for i, j in np.argwhere(~(np.isfinite(C) & (C >= 0.0)))
+        sum(1 << model for place, model in enumerate(keep) if subset >> place & 1)
+        for subset in range(1 << len(keep))
     ]
-
-
-def latency_problem(value: float) -> str | None:
-    """Say what is wrong with a step latency in milliseconds, if anything."""
-    if np.isfinite(value) and 0.0 < value <= MAX_LATENCY_MS:
-        return None
-    return f"must be a latency above 0 and at most {MAX_LATENCY_MS:g} ms, got {value:g}"
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _square(values: ArrayLike, M: int, path: str, problems: list[str]) -> FloatArray | None:
-    """Return values as an (M, M) array of its own, or note why it is not one."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        problems.append(f"{path}: must be {M} rows of {M} numbers")
-        return None
-    if array.shape != (M, M):
-        shape = " x ".join(str(n) for n in array.shape)
-        problems.append(f"{path}: must be {M} x {M} for {M} models, is {shape or 'one number'}")
-        return None
-    return array
-
-
-def _max_batches(
-    max_batch: int | Sequence[int] | None, M: int, N: int, problems: list[str]
-) -> tuple[int, ...]:
-    if max_batch is None:
-        return (N,) * M
-    values = [max_batch] * M if isinstance(max_batch, (int, np.integer)) else list(max_batch)
-    if len(values) != M:
-        problems.append(f"max_batch: one number or {M} are needed, got {len(values)}")
-    problems += [
-        f"max_batch[{i}]: must be a whole number of at least 1, got {value}"
-        for i, value in enumerate(values)
-        if not _is_int(value) or value < 1
-    ]
-    return (N,) * M if problems else tuple(min(int(value), N) for value in values)
-
-
-def _latencies(
-    latency_ms: Sequence[float | ArrayLike],
-    sizes: tuple[int, ...],
-    N: int,
-    grid_ms: float,
-    problems: list[str],
-) -> FloatArray | None:
-    """Return the (M, N) latency array, or note what is missing or wrong."""
-    if len(latency_ms) != len(sizes):
-        problems.append(
-            f"latency_ms: one entry for each of {len(sizes)} models is needed, "
-            f"got {len(latency_ms)}"
-        )
-        return None
-    result = np.empty((len(sizes), N))
-    before = len(problems)
-    for i, (values, size) in enumerate(zip(latency_ms, sizes, strict=True)):
-        row = np.asarray(values, dtype=np.float64)
-        if row.ndim == 0:
-            row = np.full(size, float(row))
-        if len(row) < size:
-            problems.append(
-                f"latency_ms[{i}]: batches up to {size} can form, latencies end at {len(row)}; "
-                "add the missing batch sizes or set max_batch"
-            )
-            continue
-        for b, value in enumerate(row[:size]):
-            if problem := latency_problem(value):
-                problems.append(f"latency_ms[{i}][{b}]: {problem}")
-            elif grid_ms > 0 and value < grid_ms / 2:
-                problems.append(
-                    f"latency_ms[{i}][{b}]: {value:g} ms vanishes on a grid of {grid_ms:g} ms; "
-                    "use a finer grid_ms"
-                )
-        result[i, :size] = row[:size]
-        result[i, size:] = row[size - 1]
-    return result if len(problems) == before else None
-
-
-def _entry_index(entry: int | str, names: tuple[str, ...], problems: list[str]) -> int:
-    if isinstance(entry, str):
-        if entry in names:
-            return names.index(entry)
-        problems.append(f"entry: {entry} is not one of the models {', '.join(names)}")
-    elif _is_int(entry) and 0 <= entry < len(names):
-        return int(entry)
-    else:
-        problems.append(f"entry: must be a model's name or index below {len(names)}, got {entry}")
-    return 0

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from trmodel.arrays import FloatArray
 from trmodel.launch import require_live
 from trmodel.markov.enumeration import Enumeration, Limits, enumerate_states
 from trmodel.markov.stationary import Solver, stationary
 from trmodel.markov.structure import absorption_probabilities, recurrent_classes
-from trmodel.markov.transitions import Splits, split_table
-from trmodel.system import FloatArray, RoutedSystem
+from trmodel.markov.transitions import Splits, completions, split_table
+from trmodel.system import RoutedSystem
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Chain:
     def finished(self) -> FloatArray:
         """Size of the batch that each model completes at the end of each state; (S, M)."""
         e = self.enumeration
-        return np.asarray(np.where(e.r == e.holding_units[:, None], e.b, 0.0))
+        return completions(e.b, e.r, self.system.slow_down)
 
     @cached_property
     def mean_holding_ms(self) -> float:

@@ -15,10 +15,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.errors import LimitError
 from trmodel.launch import shown_vector
 from trmodel.markov.transitions import Splits, complete, launch
-from trmodel.system import FloatArray, IntArray, RoutedSystem
+from trmodel.system import RoutedSystem
 
 _ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
 _KEY_BITS = 62
@@ -50,10 +51,10 @@ class Enumeration:
         (S, S): row s holds the successors of state s and their probabilities.
     """
 
-    k: IntArray
-    b: IntArray
-    r: IntArray
-    holding_units: IntArray
+    k: IndexArray
+    b: IndexArray
+    r: IndexArray
+    holding_units: FloatArray
     transition: csr_array
 
 
@@ -84,6 +85,7 @@ def enumerate_states(
         np.array(B, dtype=np.int64),
         np.array(system.max_batch, dtype=np.int64),
         system.latency_units,
+        system.slow_down,
         splits.first,
         splits.arrivals,
         splits.probability,
@@ -123,7 +125,7 @@ class _Store:
         """Open-addressing hash table of state numbers, at most half full."""
         self.place = np.full(1024, -1, np.int64)
         """Where the transition that last led to a state was written."""
-        self.holding = np.empty(1024, np.int64)
+        self.holding = np.empty(1024, np.float64)
         self.indptr = np.zeros(1025, np.int64)
         self.indices = np.empty(8192, np.int32)
         self.probability = np.empty(8192, np.float64)
@@ -212,6 +214,7 @@ def _expand(
     B: IntArray,
     max_batch: IntArray,
     work: IntArray,
+    slow_down: FloatArray,
     first: IntArray,
     arrivals: IntArray,
     split_probability: FloatArray,
@@ -220,7 +223,7 @@ def _expand(
     keys: IntArray,
     table: NDArray[np.int32],
     place: IntArray,
-    holding: IntArray,
+    holding: FloatArray,
     indptr: IntArray,
     indices: NDArray[np.int32],
     probability: FloatArray,
@@ -238,7 +241,7 @@ def _expand(
             k[i] = (keys[s] >> shifts[0, i]) & masks[0, i]
             b[i] = (keys[s] >> shifts[1, i]) & masks[1, i]
             r[i] = (keys[s] >> shifts[2, i]) & masks[2, i]
-        tau = complete(b, r, finished)
+        tau = complete(b, r, slow_down, finished)
         outcomes = 1 if tau > 0 else 0
         for i in range(M):
             if finished[i] > 0:

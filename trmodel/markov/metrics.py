@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from trmodel.arrays import FloatArray
 from trmodel.errors import InputError
 from trmodel.markov.chain import Chain, solve_chain
 from trmodel.markov.enumeration import Limits
 from trmodel.markov.stationary import Solver
-from trmodel.system import FloatArray, RoutedSystem
+from trmodel.system import RoutedSystem
 
 
 @dataclass(frozen=True)

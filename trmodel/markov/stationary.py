@@ -25,14 +25,12 @@ from typing import Literal, get_args
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, splu
 
+from trmodel.arrays import FloatArray, IndexArray
 from trmodel.errors import LimitError, NotConvergedError, UsageError
-from trmodel.system import FloatArray
 
-IndexArray = NDArray[np.int32]
 Balance = tuple[IndexArray, IndexArray, FloatArray, FloatArray]
 Method = Literal["gauss-seidel", "arnoldi", "direct", "gth"]
 Solver = Literal["auto", "gauss-seidel", "arnoldi", "direct", "gth"]

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import splu
 
-from trmodel.system import FloatArray
+from trmodel.arrays import FloatArray
 
 
 def recurrent_classes(T: csr_array) -> list[NDArray[np.int32]]:

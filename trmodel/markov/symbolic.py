@@ -107,7 +107,7 @@ def symbolic_throughput(
     LimitError
         If the chain has more than ``max_states`` states.
     UsageError
-        If a latency is not a whole number of grid units, or the chain has several recurrent
+        If a latency is not a whole number of grid units, models slow each other, or the chain has several recurrent
         classes, so that its long run depends on chance.
     """
     thresholds = system.check_thresholds(B)
@@ -166,6 +166,8 @@ def _exact_routing(
 
 
 def _require_whole_latencies(system: RoutedSystem) -> None:
+    if np.any(system.slow_down != 1.0):
+        raise UsageError("slow_down: an exact throughput needs models that do not slow each other")
     grid = _rational(system.grid_ms)
     for i, size in enumerate(system.max_batch):
         for b, latency in enumerate(system.latency_ms[i, :size]):
@@ -192,7 +194,7 @@ def _explore(
     for k, b, r in states:
         done = np.zeros_like(b)
         b, r = b.copy(), r.copy()
-        holding.append(int(complete(b, r, done)))
+        holding.append(int(complete(b, r, system.slow_down, done)))
         finished.append(done.tolist())
         row: Row = {}
         for waiting, probability in _arrivals(k, finished[-1], P, field).items():

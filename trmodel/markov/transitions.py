@@ -10,8 +10,10 @@ made. A *state* holds for each model i
 with sum_i (k_i + b_i) = N; b_i = 0 implies k_i < B_i and r_i = 0; b_i > 0 implies
 0 < r_i <= L_i(b_i). One transition is
 
-1. the *holding time* tau passes: the least r_i over the running models;
-2. the models with r_i = tau complete, and each of their batches splits over destinations by
+1. the *holding time* tau passes: while the set S of models runs, model i progresses at speed
+   1 / s_i(S) (1 on GPUs of its own), so that tau = min_i r_i s_i(S) over the running models;
+   the work that is left of the others is rounded to the grid, by half a unit at most;
+2. the models with no work left complete, and each of their batches splits over destinations by
    Multinomial(b_i, p_i.), independently of the others;
 3. the arrivals join the queues and the launch rule is applied to every idle model.
 
@@ -31,35 +33,57 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.launch import launch_size
-from trmodel.system import FloatArray, IntArray, RoutedSystem
+from trmodel.system import RoutedSystem
 
 _launch_size = njit(cache=True, nogil=True)(launch_size)
 
 
 @njit(cache=True, nogil=True)
-def complete(b: IntArray, r: IntArray, finished: IntArray) -> int:
+def complete(b: IntArray, r: IntArray, slow_down: FloatArray, finished: IntArray) -> float:
     """Let time pass until the next completion; in place on b and r, each of shape (M,).
 
+    ``slow_down[S, i]`` is s_i(S), S being the bit mask of the running models; (2^M, M).
     ``finished[i]`` becomes the size of the batch that model i completes, 0 if none.
 
     Returns
     -------
-    int
+    float
         The holding time tau in grid units; 0 if nothing runs (a deadlock).
     """
-    tau = 0
+    running = 0
     for i in range(len(b)):
-        if b[i] > 0 and (tau == 0 or r[i] < tau):
-            tau = r[i]
+        if b[i] > 0:
+            running |= 1 << i
+    tau = 0.0
+    for i in range(len(b)):
+        if b[i] > 0:
+            alone = r[i] * slow_down[running, i]
+            if tau == 0.0 or alone < tau:
+                tau = alone
     for i in range(len(b)):
         finished[i] = 0
         if b[i] > 0:
-            r[i] -= tau
+            r[i] = int(np.floor(r[i] - tau / slow_down[running, i] + 0.5))
             if r[i] == 0:
                 finished[i] = b[i]
                 b[i] = 0
     return tau
+
+
+@njit(cache=True, nogil=True)
+def completions(b: IndexArray, r: IndexArray, slow_down: FloatArray) -> FloatArray:
+    """Sizes of the batches that complete at the end of each of S states; b and r are (S, M)."""
+    finished = np.zeros(b.shape)
+    b1 = np.zeros(b.shape[1], np.int64)
+    r1, done = np.zeros_like(b1), np.zeros_like(b1)
+    for s in range(len(b)):
+        b1[:] = b[s]
+        r1[:] = r[s]
+        complete(b1, r1, slow_down, done)
+        finished[s] = done
+    return finished
 
 
 @njit(cache=True, nogil=True)

@@ -6,13 +6,14 @@ from os import PathLike
 
 import numpy as np
 
+from trmodel.arrays import FloatArray
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError, UsageError
 from trmodel.profile.interpolate import decode_latency
 from trmodel.profile.load import LoadedProfile
 from trmodel.profile.schema import ModelProfile
 from trmodel.routing import Routing, load_preset, load_routing, routing_names
-from trmodel.system import MAX_CONCURRENCY, FloatArray, RoutedSystem
+from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 
 
 def build_system(

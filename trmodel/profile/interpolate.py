@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trmodel.arrays import FloatArray
 from trmodel.errors import InputError
-from trmodel.system import FloatArray
 
 
 def decode_latency(

@@ -13,7 +13,8 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from trmodel.documents import Document, Name, Number, Text, WholeNumber
 from trmodel.errors import InputError
 from trmodel.routing import Routing, load_preset
-from trmodel.system import DEFAULT_GRID_MS, MAX_CONCURRENCY, MAX_LATENCY_MS
+from trmodel.system import DEFAULT_GRID_MS, MAX_CONCURRENCY
+from trmodel.system_checks import MAX_LATENCY_MS
 
 PROFILE_SCHEMA = "trmodel/profile"
 PROFILE_VERSION = 1

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from trmodel.documents import Document, Name, Number, Text
 from trmodel.errors import InputError
-from trmodel.system import probability_problems, token_problems
+from trmodel.system_checks import probability_problems, token_problems
 
 ROUTING_SCHEMA = "trmodel/routing"
 ROUTING_VERSION = 1
