@@ -11,6 +11,7 @@ from trmodel.profile.schema import (
     Overhead,
     Profile,
     Provenance,
+    SlowDown,
     profile_schema,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "Overhead",
     "Profile",
     "Provenance",
+    "SlowDown",
     "build_system",
     "decode_latency",
     "load_profile",

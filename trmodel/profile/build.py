@@ -11,7 +11,7 @@ from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError, UsageError
 from trmodel.profile.interpolate import decode_latency
 from trmodel.profile.load import LoadedProfile
-from trmodel.profile.schema import ModelProfile
+from trmodel.profile.schema import ModelProfile, Profile
 from trmodel.routing import Routing, load_preset, load_routing, routing_names
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 
@@ -76,6 +76,7 @@ def build_system(
         entry=chosen.entry_index,
         max_batch=sizes,
         grid_ms=profile.grid_ms if grid_ms is None else grid_ms,
+        slow_down=_slow_downs(profile, [profile.models[i].name for i in binding.order]),
         warnings=[] if binding.warning is None else [binding.warning],
     )
     return system if p is None else system.with_p(p)
@@ -101,6 +102,15 @@ def _choose_routing(loaded: LoadedProfile, routing: StrPath | Routing | None) ->
         )
     # Not load_routing: what the profile means must not depend on the files lying around.
     return load_preset(chosen) if isinstance(chosen, str) else chosen
+
+
+def _slow_downs(profile: Profile, names: list[str]) -> dict[tuple[int, int], tuple[float, float]]:
+    """Slow-downs of the pairs of which both models are named, by their places in the names."""
+    return {
+        (names.index(entry.models[0]), names.index(entry.models[1])): entry.factors
+        for entry in profile.slow_downs
+        if set(entry.models) <= set(names)
+    }
 
 
 def _largest_batch(model: ModelProfile, N: int, max_batch: int | None) -> int:

@@ -14,7 +14,7 @@ from trmodel.documents import Document, Name, Number, Text, WholeNumber
 from trmodel.errors import InputError
 from trmodel.routing import Routing, load_preset
 from trmodel.system import DEFAULT_GRID_MS, MAX_CONCURRENCY
-from trmodel.system_checks import MAX_LATENCY_MS
+from trmodel.system_checks import MAX_LATENCY_MS, MAX_SLOW_DOWN
 
 PROFILE_SCHEMA = "trmodel/profile"
 PROFILE_VERSION = 1
@@ -22,6 +22,7 @@ PROFILE_VERSION = 1
 Method = Literal["measured", "imported", "published", "derived", "fitted", "assumed"]
 
 BatchSize = Annotated[WholeNumber, Field(ge=1, le=MAX_CONCURRENCY)]
+SlowDownFactor = Annotated[Number, Field(ge=1, le=MAX_SLOW_DOWN)]
 LatencyMs = Annotated[Number, Field(gt=0, le=MAX_LATENCY_MS)]
 
 
@@ -105,6 +106,18 @@ class ModelProfile(Document):
     )
 
 
+class SlowDown(Document):
+    """How much two models that run at the same time slow each other (shared GPUs)."""
+
+    models: tuple[Name, Name] = Field(description="Names of two models of this profile.")
+    factors: tuple[SlowDownFactor, SlowDownFactor] = Field(
+        description="A step of the first and of the second takes this many times as long while "
+        "both run; 1 is no contention. With more than two models running, the factors of the "
+        "pairs multiply."
+    )
+    provenance: Provenance = Field(description="Where the factors come from.")
+
+
 class Hardware(Document):
     """The machine."""
 
@@ -150,6 +163,11 @@ class Profile(Document):
     models: tuple[ModelProfile, ...] = Field(
         min_length=1, description="The models that can be served, with distinct names."
     )
+    slow_downs: tuple[SlowDown, ...] = Field(
+        default=(),
+        description="Pairs of models that share GPUs and slow each other; models that are not "
+        "listed together do not.",
+    )
     routing: DefaultRouting | None = Field(
         default=None,
         description="Default routing: the name of a preset (such as r2r), or a routing that names "
@@ -163,6 +181,28 @@ class Profile(Document):
         if len(set(names)) < len(names):
             raise ValueError(f"names must be distinct, got {', '.join(names)}")
         return models
+
+    @field_validator("slow_downs")
+    @classmethod
+    def _known_pairs(
+        cls, slow_downs: tuple[SlowDown, ...], info: ValidationInfo
+    ) -> tuple[SlowDown, ...]:
+        names = [model.name for model in info.data.get("models", ())]
+        problems, seen = [], set()
+        for i, entry in enumerate(slow_downs):
+            unknown = [name for name in entry.models if names and name not in names]
+            if unknown:
+                problems.append(
+                    f"[{i}].models: {', '.join(unknown)} not among the models {', '.join(names)}"
+                )
+            elif entry.models[0] == entry.models[1]:
+                problems.append(f"[{i}].models: must be two different models")
+            elif frozenset(entry.models) in seen:
+                problems.append(f"[{i}].models: this pair is listed before")
+            seen.add(frozenset(entry.models))
+        if problems:
+            raise InputError(problems)
+        return slow_downs
 
     @field_validator("routing")
     @classmethod
