@@ -15,9 +15,10 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, eye_array, vstack
 from scipy.sparse.linalg import splu
 
-from trmodel.markov import solve_chain, stationary
+from trmodel.arrays import FloatArray
+from trmodel.markov import solve_chain
+from trmodel.markov.stationary import stationary
 from trmodel.profile import build_system, load_profile
-from trmodel.system import FloatArray
 
 TOLERANCE = 1e-11
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from trmodel.errors import InputError, UsageError
-from trmodel.system import MAX_CONCURRENCY, RoutedSystem, latency_problem
+from trmodel.system import MAX_CONCURRENCY, RoutedSystem
+from trmodel.system_checks import latency_problem
 
 VALID = {
     "models": ["small", "large"],

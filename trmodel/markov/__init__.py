@@ -3,7 +3,7 @@
 from trmodel.markov.chain import Chain, solve_chain
 from trmodel.markov.enumeration import Limits
 from trmodel.markov.metrics import CostLedger, ModelMetrics, Prediction, predict_chain
-from trmodel.markov.stationary import Solver, Stationary, stationary
+from trmodel.markov.stationary import Solver
 
 __all__ = [
     "Chain",
@@ -12,8 +12,6 @@ __all__ = [
     "ModelMetrics",
     "Prediction",
     "Solver",
-    "Stationary",
     "predict_chain",
     "solve_chain",
-    "stationary",
 ]

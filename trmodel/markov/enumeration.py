@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from trmodel.arrays import FloatArray, IndexArray, IntArray
+from trmodel.compiled import compiled
 from trmodel.errors import LimitError
 from trmodel.launch import shown_vector
 from trmodel.markov.transitions import Splits, complete, launch
@@ -92,7 +92,7 @@ def enumerate_states(
         shifts,
         masks,
     )
-    store = _Store()
+    store = _Store(limits)
     _insert_start(N, system.entry, *rule[:3], shifts, store.keys, store.table)
     while lacking := _expand(*rule, *store.arrays()):
         if exceeded := store.grow(lacking, limits):
@@ -117,18 +117,19 @@ class _Store:
     (Enlarging them inside the compiled loop makes every access to them ten times slower.)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        states, transitions = min(1024, limits.states), min(8192, limits.transitions)
         self.counts = np.array([0, 1, 0])
         """Expanded states, states, transitions."""
-        self.keys = np.empty(1024, np.int64)
+        self.keys = np.empty(states, np.int64)
         self.table = np.full(4096, -1, np.int32)
         """Open-addressing hash table of state numbers, at most half full."""
-        self.place = np.full(1024, -1, np.int64)
+        self.place = np.full(states, -1, np.int64)
         """Where the transition that last led to a state was written."""
-        self.holding = np.empty(1024, np.float64)
-        self.indptr = np.zeros(1025, np.int64)
-        self.indices = np.empty(8192, np.int32)
-        self.probability = np.empty(8192, np.float64)
+        self.holding = np.empty(states, np.float64)
+        self.indptr = np.zeros(states + 1, np.int64)
+        self.indices = np.empty(transitions, np.int32)
+        self.probability = np.empty(transitions, np.float64)
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Return the arrays in the order in which `_expand` takes them."""
@@ -165,7 +166,7 @@ class _Store:
         return None
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _slot(key: int, keys: IntArray, table: NDArray[np.int32]) -> int:
     """Position in the hash table of the key, or of the free place where it belongs."""
     mask = len(table) - 1
@@ -176,13 +177,13 @@ def _slot(key: int, keys: IntArray, table: NDArray[np.int32]) -> int:
     return slot
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _insert_all(keys: IntArray, table: NDArray[np.int32]) -> None:
     for s in range(len(keys)):
         table[_slot(keys[s], keys, table)] = s
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pack(k: IntArray, b: IntArray, r: IntArray, shifts: IntArray) -> int:
     key = 0
     for i in range(len(k)):
@@ -190,7 +191,7 @@ def _pack(k: IntArray, b: IntArray, r: IntArray, shifts: IntArray) -> int:
     return key
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _insert_start(
     N: int,
     entry: int,
@@ -209,7 +210,7 @@ def _insert_start(
     table[_slot(keys[0], keys, table)] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _expand(
     B: IntArray,
     max_batch: IntArray,

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numba import njit
 from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, splu
 
 from trmodel.arrays import FloatArray, IndexArray
+from trmodel.compiled import compiled
 from trmodel.errors import LimitError, NotConvergedError, UsageError
 
 Balance = tuple[IndexArray, IndexArray, FloatArray, FloatArray]
@@ -167,7 +167,7 @@ def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
     return pi
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _balance(indptr: IndexArray, indices: IndexArray, data: FloatArray) -> Balance:
     """Inflow and outflow of every state, self-loops left out.
 
@@ -199,7 +199,7 @@ def _balance(indptr: IndexArray, indices: IndexArray, data: FloatArray) -> Balan
     return start, source, inflow, outflow
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sweep(
     start: IndexArray,
     source: IndexArray,
@@ -218,7 +218,7 @@ def _sweep(
     return imbalance
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _gauss_seidel(
     start: IndexArray,
     source: IndexArray,
@@ -245,7 +245,7 @@ def _gauss_seidel(
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _gth(A: FloatArray) -> FloatArray:
     """Eliminate states from the last to the second, in place, then substitute back."""
     n = len(A)

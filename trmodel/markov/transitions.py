@@ -29,18 +29,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from trmodel.arrays import FloatArray, IndexArray, IntArray
+from trmodel.compiled import compiled
 from trmodel.launch import launch_size
 from trmodel.system import RoutedSystem
 
-_launch_size = njit(cache=True, nogil=True)(launch_size)
+_launch_size = compiled(launch_size)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def complete(b: IntArray, r: IntArray, slow_down: FloatArray, finished: IntArray) -> float:
     """Let time pass until the next completion; in place on b and r, each of shape (M,).
 
@@ -72,7 +72,7 @@ def complete(b: IntArray, r: IntArray, slow_down: FloatArray, finished: IntArray
     return tau
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def completions(b: IndexArray, r: IndexArray, slow_down: FloatArray) -> FloatArray:
     """Sizes of the batches that complete at the end of each of S states; b and r are (S, M)."""
     finished = np.zeros(b.shape)
@@ -86,7 +86,7 @@ def completions(b: IndexArray, r: IndexArray, slow_down: FloatArray) -> FloatArr
     return finished
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def launch(
     k: IntArray, b: IntArray, r: IntArray, B: IntArray, max_batch: IntArray, work: IntArray
 ) -> None:

@@ -1,0 +1,38 @@
+"""How the package compiles its numerical kernels, and how their cache stays true.
+
+Numba keeps compiled code beside the sources and sees when the file of a compiled function changed,
+but not when the file of one that it calls did: after an edit of the launch rule the enumeration
+would go on with the old one. So on import every cached kernel older than any source with compiled
+code is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function on its first call, to run outside the interpreter lock; cached."""
+    return cast(Function, njit(cache=True, nogil=True)(function))
+
+
+def forget_stale_kernels(package: Path = Path(__file__).parent) -> None:
+    """Delete the cached kernels that are older than a source from which kernels are compiled."""
+    sources = [package / "launch.py", *(package / "markov").glob("*.py")]
+    newest = max(source.stat().st_mtime for source in sources)
+    for folder in (package, package / "markov"):
+        for index in (folder / "__pycache__").glob("*.nbi"):
+            try:
+                if index.stat().st_mtime < newest:
+                    index.unlink()
+            except OSError:
+                continue  # another process was faster, or the installation is read-only
+
+
+forget_stale_kernels()
