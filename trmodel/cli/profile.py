@@ -138,23 +138,27 @@ def _facts(loaded: LoadedProfile) -> str:
 
 
 def _steps(model: ModelProfile) -> list[dict[str, float]]:
-    """Return the step latency by batch size, added up."""
+    """Return the step latency by batch size, and by context if several are listed, added up."""
     overhead = model.overhead.value_ms if model.overhead else 0.0
+    table = model.decode
+    contexts = table.contexts if len(table.rows) > 1 else ()
     return [
         {
+            **({"context": contexts[r]} if contexts else {}),
             "batch": batch,
             "decode_ms": latency,
             "overhead_ms": overhead,
             "step_ms": round(latency + overhead, 9),
         }
-        for batch, latency in zip(model.decode.batch, model.decode.latency_ms, strict=True)
+        for r, row in enumerate(table.rows)
+        for batch, latency in zip(table.batch, row, strict=True)
     ]
 
 
 def _model_title(model: ModelProfile) -> str:
     bound = "" if model.max_batch is None else f", at most {model.max_batch} requests a step"
-    context = model.decode.context_tokens
-    tokens = "" if context is None else f", context {context} tokens"
+    contexts = [f"{context}" for context in model.decode.contexts]
+    tokens = f", context {', '.join(contexts)} tokens" if contexts else ""
     return f"{model.name}: tensor parallel {model.tensor_parallel}{bound}{tokens}"
 
 

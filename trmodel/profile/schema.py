@@ -12,81 +12,53 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from trmodel.documents import Document, Name, Number, Text, WholeNumber
 from trmodel.errors import InputError
+from trmodel.profile.tables import BatchSize, DecodeTable, ExtendTable, Method, Provenance
 from trmodel.routing import Routing, load_preset
-from trmodel.system import DEFAULT_GRID_MS, MAX_CONCURRENCY
+from trmodel.system import DEFAULT_GRID_MS
 from trmodel.system_checks import MAX_LATENCY_MS, MAX_SLOW_DOWN
+
+__all__ = [
+    "DecodeTable",
+    "ExtendTable",
+    "Handoff",
+    "HandoffPair",
+    "Hardware",
+    "Memory",
+    "Method",
+    "ModelProfile",
+    "Overhead",
+    "Profile",
+    "Provenance",
+    "SlowDown",
+    "profile_schema",
+]
 
 PROFILE_SCHEMA = "trmodel/profile"
 PROFILE_VERSION = 1
 
-Method = Literal["measured", "imported", "published", "derived", "fitted", "assumed"]
-
-BatchSize = Annotated[WholeNumber, Field(ge=1, le=MAX_CONCURRENCY)]
 SlowDownFactor = Annotated[Number, Field(ge=1, le=MAX_SLOW_DOWN)]
-LatencyMs = Annotated[Number, Field(gt=0, le=MAX_LATENCY_MS)]
-
-
-class Provenance(Document):
-    """How a number was obtained, so that a reader can judge it."""
-
-    method: Method = Field(
-        description="measured: on this machine by trmodel; imported: measured by another tool; "
-        "published: printed in a paper or report; derived: computed from other measurements; "
-        "fitted: chosen to make a model agree with measurements; assumed: a guess."
-    )
-    source: Text = Field(description="The tool, paper, file or reasoning behind the number.")
-    note: Text | None = Field(default=None, description="Conditions and reservations.")
-
-
-class DecodeTable(Document):
-    """Duration of a decode step by batch size, linear between the listed sizes."""
-
-    batch: tuple[BatchSize, ...] = Field(
-        min_length=1,
-        max_length=MAX_CONCURRENCY,
-        description="Batch sizes (requests in the step), strictly increasing, the first one 1.",
-    )
-    latency_ms: tuple[LatencyMs, ...] = Field(
-        max_length=MAX_CONCURRENCY,
-        description="Duration of a step with each of these batch sizes, in milliseconds.",
-    )
-    context_tokens: Annotated[WholeNumber, Field(ge=0)] | None = Field(
-        default=None,
-        description="Context length of every request when timed, in tokens; null if unknown.",
-    )
-    provenance: Provenance = Field(description="Where the latencies come from.")
-
-    @field_validator("batch")
-    @classmethod
-    def _increasing(cls, batch: tuple[int, ...]) -> tuple[int, ...]:
-        problems = [
-            f"[{i}]: must be above the one before, {batch[i - 1]}, got {batch[i]}"
-            for i in range(1, len(batch))
-            if batch[i] <= batch[i - 1]
-        ]
-        if batch[0] != 1:
-            problems.insert(0, f"[0]: the first batch size must be 1, got {batch[0]}")
-        if problems:
-            raise InputError(problems)
-        return batch
-
-    @field_validator("latency_ms")
-    @classmethod
-    def _as_many(cls, latency_ms: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
-        n = len(info.data.get("batch", latency_ms))
-        if len(latency_ms) != n:
-            raise ValueError(f"{n} batch sizes are listed, got {len(latency_ms)} latencies")
-        return latency_ms
+DelayMs = Annotated[Number, Field(ge=0, le=MAX_LATENCY_MS)]
+Bytes = Annotated[WholeNumber, Field(ge=1)]
 
 
 class Overhead(Document):
     """Time that every step takes beyond the model's forward pass, whatever its batch size."""
 
-    value_ms: Annotated[Number, Field(ge=0, le=MAX_LATENCY_MS)] = Field(
+    value_ms: DelayMs = Field(
         description="Added to every decode latency, in milliseconds: router, hidden states, "
         "scheduling."
     )
     provenance: Provenance = Field(description="Where the value comes from.")
+
+
+class Memory(Document):
+    """What a model keeps in GPU memory, all its GPUs together; each holds an equal share."""
+
+    weight_bytes: Bytes = Field(description="Weights of the whole model, in bytes.")
+    kv_bytes_per_token: Bytes = Field(
+        description="KV cache of one token of one request in the whole model, in bytes."
+    )
+    provenance: Provenance = Field(description="Where the two numbers come from.")
 
 
 class ModelProfile(Document):
@@ -96,14 +68,40 @@ class ModelProfile(Document):
     tensor_parallel: Annotated[WholeNumber, Field(ge=1)] = Field(
         description="Number of GPUs that the model is split over."
     )
+    gpus: tuple[Annotated[WholeNumber, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="Indices of these GPUs, from 0; models may share GPUs. Null if unknown.",
+    )
     max_batch: BatchSize | None = Field(
         default=None,
         description="The most requests that one step can take; no bound when left out.",
     )
-    decode: DecodeTable = Field(description="Duration of a decode step by batch size.")
+    decode: DecodeTable = Field(description="Duration of a decode step by batch and context.")
+    extend: ExtendTable | None = Field(
+        default=None,
+        description="Duration of a step that takes in handed-over requests, by batch and new "
+        "tokens; as long as a decode step when left out.",
+    )
     overhead: Overhead | None = Field(
         default=None, description="Added to every step; nothing when left out."
     )
+    memory: Memory | None = Field(
+        default=None, description="What the model keeps in GPU memory; needed for the KV capacity."
+    )
+
+    @field_validator("gpus")
+    @classmethod
+    def _one_for_each_part(
+        cls, gpus: tuple[int, ...] | None, info: ValidationInfo
+    ) -> tuple[int, ...] | None:
+        parts = info.data.get("tensor_parallel")
+        if gpus is not None and len(set(gpus)) < len(gpus):
+            raise ValueError(f"must be distinct, got {', '.join(map(str, gpus))}")
+        if gpus is not None and parts is not None and len(gpus) != parts:
+            raise ValueError(
+                f"must list {parts} GPUs, one for each of tensor_parallel, got {len(gpus)}"
+            )
+        return gpus
 
 
 class SlowDown(Document):
@@ -118,11 +116,37 @@ class SlowDown(Document):
     provenance: Provenance = Field(description="Where the factors come from.")
 
 
+class HandoffPair(Document):
+    """Handoff latency of one pair of models that differs from the others."""
+
+    source: Name = Field(description="Model that the request leaves.")
+    destination: Name = Field(description="Model that it joins.")
+    latency_ms: DelayMs = Field(description="Delay between the two, in milliseconds.")
+
+
+class Handoff(Document):
+    """Delay between leaving a model and joining the queue of another; it occupies no model."""
+
+    latency_ms: DelayMs = Field(description="Delay of every pair of models, in milliseconds.")
+    pairs: tuple[HandoffPair, ...] = Field(
+        default=(), description="Exceptions: pairs of models with a delay of their own."
+    )
+    provenance: Provenance = Field(description="Where the delays come from.")
+
+
 class Hardware(Document):
     """The machine."""
 
     gpu: Name = Field(description="GPU model, such as NVIDIA A100-SXM4-80GB.")
     gpus: Annotated[WholeNumber, Field(ge=1)] = Field(description="Number of GPUs used.")
+    gpu_memory_bytes: Bytes | None = Field(
+        default=None, description="Memory of one GPU, in bytes; needed for the KV capacity."
+    )
+    reserved_bytes: Annotated[WholeNumber, Field(ge=0)] | None = Field(
+        default=None,
+        description="Bytes of each GPU that hold neither weights nor KV cache: workspace, CUDA "
+        "graphs, activations; needed for the KV capacity.",
+    )
     note: Text | None = Field(default=None, description="Placement of the models, limits, clocks.")
 
 
@@ -160,6 +184,10 @@ class Profile(Document):
         default=DEFAULT_GRID_MS,
         description="Time unit, in milliseconds, to which the exact chain rounds step latencies.",
     )
+    context_tokens: Annotated[WholeNumber, Field(ge=1)] | None = Field(
+        default=None,
+        description="Default context length of the requests, in tokens.",
+    )
     models: tuple[ModelProfile, ...] = Field(
         min_length=1, description="The models that can be served, with distinct names."
     )
@@ -167,6 +195,9 @@ class Profile(Document):
         default=(),
         description="Pairs of models that share GPUs and slow each other; models that are not "
         "listed together do not.",
+    )
+    handoff: Handoff | None = Field(
+        default=None, description="Delay of a handoff between models; none when left out."
     )
     routing: DefaultRouting | None = Field(
         default=None,
@@ -176,10 +207,21 @@ class Profile(Document):
 
     @field_validator("models")
     @classmethod
-    def _distinct(cls, models: tuple[ModelProfile, ...]) -> tuple[ModelProfile, ...]:
+    def _distinct_and_placed(
+        cls, models: tuple[ModelProfile, ...], info: ValidationInfo
+    ) -> tuple[ModelProfile, ...]:
         names = [model.name for model in models]
         if len(set(names)) < len(names):
             raise ValueError(f"names must be distinct, got {', '.join(names)}")
+        count = info.data["hardware"].gpus if "hardware" in info.data else None
+        problems = [
+            f"[{i}].gpus[{k}]: must be below the number of GPUs, {count}, got {gpu}"
+            for i, model in enumerate(models)
+            for k, gpu in enumerate(model.gpus or ())
+            if count is not None and gpu >= count
+        ]
+        if problems:
+            raise InputError(problems)
         return models
 
     @field_validator("slow_downs")
@@ -203,6 +245,26 @@ class Profile(Document):
         if problems:
             raise InputError(problems)
         return slow_downs
+
+    @field_validator("handoff")
+    @classmethod
+    def _known_handoffs(cls, handoff: Handoff | None, info: ValidationInfo) -> Handoff | None:
+        names = [model.name for model in info.data.get("models", ())]
+        problems, seen = [], set()
+        for i, entry in enumerate(handoff.pairs if handoff else ()):
+            pair = (entry.source, entry.destination)
+            if unknown := [name for name in pair if names and name not in names]:
+                problems.append(
+                    f".pairs[{i}]: {', '.join(unknown)} not among the models {', '.join(names)}"
+                )
+            elif entry.source == entry.destination:
+                problems.append(f".pairs[{i}]: must be two different models")
+            elif pair in seen:
+                problems.append(f".pairs[{i}]: this pair is listed before")
+            seen.add(pair)
+        if problems:
+            raise InputError(problems)
+        return handoff
 
     @field_validator("routing")
     @classmethod
