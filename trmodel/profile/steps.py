@@ -1,0 +1,76 @@
+"""Duration of a model's steps in a routed system: decode, extend, overhead."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trmodel.profile.interpolate import StepLatency, extend_latency, step_latency
+from trmodel.profile.schema import ModelProfile
+
+
+def model_steps(
+    model: ModelProfile,
+    size: int,
+    context: tuple[int, int],
+    *,
+    handed_over: float = 0.0,
+    new_tokens: float = float("nan"),
+    where: str = "model",
+) -> StepLatency:
+    """Return the mean duration of steps with 1 to ``size`` requests, overhead included.
+
+    A step that takes in handed-over requests is an extend of their unseen tokens. Which steps do
+    is not part of the chain's state, so the mean is taken: with b requests, each handed over with
+    probability h independently of the others, a step takes
+
+        (1 - h)^b decode(b) + (1 - (1 - h)^b) max(extend(b, new), decode(b)).
+
+    This is a mean-field approximation. It forgets that requests arrive together, replaces the
+    number of new tokens by its mean, and gives it to every request of an extend step, although
+    some may bring one token only.
+
+    Parameters
+    ----------
+    model
+        With its tables; without an extend table every step is a decode step.
+    size
+        Largest batch.
+    context
+        (low, high) in tokens.
+    handed_over, new_tokens
+        h and new of :func:`trmodel.profile.handoff.handed_over`. One token or fewer, or nan for a
+        model to which no request returns, makes every step a decode step.
+    where
+        Path of the model in messages.
+
+    Returns
+    -------
+    StepLatency
+        Of shape (size,). Notes name the model.
+
+    Raises
+    ------
+    InputError
+        If a table does not reach the largest batch.
+    """
+    sizes = np.arange(1, size + 1)
+    name = model.name
+    overhead = 0.0 if model.overhead is None else model.overhead.value_ms
+    decode = step_latency(model.decode, sizes, context, where=f"{where}.decode.batch", model=name)
+    if model.extend is None or not (handed_over > 0 and new_tokens > 1):  # nan is not above 1
+        return StepLatency(decode.latency_ms + overhead, decode.quality, decode.notes)
+    extend = extend_latency(
+        model.extend,
+        sizes,
+        new_tokens,
+        context,
+        where=f"{where}.extend.batch",
+        model=f"{name}, extend",
+    )
+    only_decode = (1.0 - handed_over) ** sizes
+    longer = np.maximum(decode.latency_ms, extend.latency_ms)
+    return StepLatency(
+        only_decode * decode.latency_ms + (1.0 - only_decode) * longer + overhead,
+        np.maximum(decode.quality, extend.quality),
+        (*decode.notes, *extend.notes),
+    )
