@@ -226,11 +226,7 @@ class RoutedSystem:
         UsageError
             If there are not two models or p is not in [0, 1].
         """
-        if self.M != 2:
-            raise UsageError(f"p: applies to systems of two models, this one has {self.M}")
-        if not 0.0 <= p <= 1.0:
-            raise UsageError(f"p: must be between 0 and 1, got {p}")
-        P = np.vstack([[1.0 - p, p], self.transition_probability[1]])
+        P = hand_over_with(p, self.transition_probability)
         return replace(self, transition_probability=P)
 
     def check_thresholds(self, B: Sequence[int]) -> tuple[int, ...]:
@@ -249,6 +245,22 @@ class RoutedSystem:
             if not is_int(b) or b < 1:
                 raise UsageError(f"B[{i}]: must be a whole number of at least 1, got {b}")
         return tuple(int(b) for b in B)
+
+
+def hand_over_with(p: float, transition_probability: FloatArray) -> FloatArray:
+    """Return the matrix of two models with the first handing over with probability p.
+
+    Raises
+    ------
+    UsageError
+        If there are not two models or p is not in [0, 1].
+    """
+    M = len(transition_probability)
+    if M != 2:
+        raise UsageError(f"p: applies to systems of two models, this one has {M}")
+    if not 0.0 <= p <= 1.0:
+        raise UsageError(f"p: must be between 0 and 1, got {p}")
+    return np.vstack([[1.0 - p, p], transition_probability[1]])
 
 
 def _masks(keep: Sequence[int]) -> list[int]:

@@ -9,11 +9,14 @@ import numpy as np
 from trmodel.arrays import FloatArray
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError, UsageError
-from trmodel.profile.interpolate import decode_latency
+from trmodel.profile.context import Context, context_range
+from trmodel.profile.handoff import handed_over, handoff_latency
 from trmodel.profile.load import LoadedProfile
+from trmodel.profile.plausible import plausibility_warnings
 from trmodel.profile.schema import ModelProfile, Profile
+from trmodel.profile.steps import model_steps
 from trmodel.routing import Routing, load_preset, load_routing, routing_names
-from trmodel.system import MAX_CONCURRENCY, RoutedSystem
+from trmodel.system import MAX_CONCURRENCY, RoutedSystem, hand_over_with
 
 
 def build_system(
@@ -24,11 +27,14 @@ def build_system(
     p: float | None = None,
     max_batch: int | None = None,
     grid_ms: float | None = None,
+    context: Context | None = None,
 ) -> RoutedSystem:
     """Build the routed system of a profile at concurrency N.
 
     The system has the routing's models, in the routing's order and under the profile's names. A
-    step of model i with b requests takes its decode latency plus its overhead.
+    step of model i with b requests takes its decode latency, or a mean of decode and extend if the
+    model has an extend table (:func:`trmodel.profile.steps.model_steps`), plus its overhead.
+    Whatever is doubtful about these numbers is in the system's ``warnings``.
 
     Parameters
     ----------
@@ -44,42 +50,68 @@ def build_system(
         The most requests in one step of any model. The profile's own bounds hold as well.
     grid_ms
         Time unit of the chain in milliseconds; None for the profile's.
+    context
+        Tokens of context of every request, or (low, high) for a context that grows evenly over a
+        reply: latencies are then averaged over it. None for the profile's
+        (:func:`trmodel.profile.context.context_range`).
 
     Raises
     ------
     UsageError
-        If N, p, max_batch or grid_ms makes no sense.
+        If N, p, max_batch, grid_ms or context makes no sense.
     InputError
         If the routing cannot be loaded or applied to the profile, or with every model whose table
         does not reach the batches that can form.
     """
     _check_arguments(N, max_batch, grid_ms)
     profile = loaded.profile
-    chosen = _choose_routing(loaded, routing)
+    tokens = context_range(profile, context)
+    chosen = choose_routing(loaded, routing)
     binding = chosen.bind(profile.model_names)
+    names = [profile.models[i].name for i in binding.order]
     sizes = [_largest_batch(profile.models[i], N, max_batch) for i in binding.order]
-    latencies, problems = [], []
-    for i, size in zip(binding.order, sizes, strict=True):
-        where = f"{shown(loaded.origin)}: models[{i}].decode.batch"
+    P = np.array(chosen.transition_probability)
+    if p is not None:
+        P = hand_over_with(p, P)
+    handoffs = handed_over(P, chosen.committed_tokens)
+    latencies = []
+    warnings = [] if binding.warning is None else [binding.warning]
+    warnings += plausibility_warnings(profile, names)
+    problems: list[str] = []
+    for m, i in enumerate(binding.order):
         try:
-            latencies.append(_step_latency(profile.models[i], size, where))
+            steps = model_steps(
+                profile.models[i],
+                sizes[m],
+                tokens,
+                handed_over=handoffs.fraction[m],
+                new_tokens=handoffs.new_tokens[m],
+                where=f"{shown(loaded.origin)}: models[{i}]",
+            )
         except InputError as error:
             problems += error.problems
+            continue
+        latencies.append(steps.latency_ms)
+        warnings += steps.notes
     if problems:
         raise InputError(problems)
-    system = RoutedSystem(
-        models=[profile.models[i].name for i in binding.order],
-        latency_ms=latencies,
-        transition_probability=chosen.transition_probability,
-        committed_tokens=chosen.committed_tokens,
-        N=N,
-        entry=chosen.entry_index,
-        max_batch=sizes,
-        grid_ms=profile.grid_ms if grid_ms is None else grid_ms,
-        slow_down=_slow_downs(profile, [profile.models[i].name for i in binding.order]),
-        warnings=[] if binding.warning is None else [binding.warning],
-    )
-    return system if p is None else system.with_p(p)
+    warnings += _handoff_warning(profile, names, P)
+    try:
+        return RoutedSystem(
+            models=names,
+            latency_ms=latencies,
+            transition_probability=P,
+            committed_tokens=chosen.committed_tokens,
+            N=N,
+            entry=chosen.entry_index,
+            max_batch=sizes,
+            grid_ms=profile.grid_ms if grid_ms is None else grid_ms,
+            slow_down=_slow_downs(profile, names),
+            warnings=warnings,
+        )
+    except InputError as error:
+        # A wrong unit or an extrapolation may be why: the doubts come with the refusal.
+        raise InputError([*error.problems, *warnings]) from None
 
 
 def _check_arguments(N: int, max_batch: int | None, grid_ms: float | None) -> None:
@@ -91,7 +123,14 @@ def _check_arguments(N: int, max_batch: int | None, grid_ms: float | None) -> No
         raise UsageError(f"grid_ms: must be a positive number of milliseconds, got {grid_ms}")
 
 
-def _choose_routing(loaded: LoadedProfile, routing: StrPath | Routing | None) -> Routing:
+def choose_routing(loaded: LoadedProfile, routing: StrPath | Routing | None = None) -> Routing:
+    """Return the routing asked for, or the profile's default.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, or there is no default.
+    """
     if isinstance(routing, (str, PathLike)):
         return load_routing(routing)
     chosen = loaded.profile.routing if routing is None else routing
@@ -117,9 +156,12 @@ def _largest_batch(model: ModelProfile, N: int, max_batch: int | None) -> int:
     return min(bound for bound in (N, model.max_batch, max_batch) if bound is not None)
 
 
-def _step_latency(model: ModelProfile, size: int, where: str) -> FloatArray:
-    """Latencies of steps with 1..size requests, in milliseconds."""
-    table = model.decode
-    batches = np.arange(1, size + 1)
-    latency = decode_latency(table.batch, table.latency_ms, batches, where=where, model=model.name)
-    return latency if model.overhead is None else latency + model.overhead.value_ms
+def _handoff_warning(profile: Profile, names: list[str], P: FloatArray) -> list[str]:
+    """Say that the chain leaves out the handoff latencies of the pairs between which P routes."""
+    delays = handoff_latency(profile, names)[P > 0]
+    delays = delays[delays > 0]
+    if not delays.size:
+        return []
+    low, high = f"{delays.min():g}", f"{delays.max():g}"
+    shown_ms = low if low == high else f"{low} to {high}"
+    return [f"handoff latency ({shown_ms} ms) is not in the exact chain"]
