@@ -6,11 +6,13 @@ from pathlib import Path
 
 import jsonschema
 
-from trmodel.profile import load_profile, profile_names, profile_schema
+from trmodel.profile import build_system, load_profile, profile_names, profile_schema
 from trmodel.profile.load import BUILTIN
 from trmodel.routing import Routing
 
 DOCS = Path(__file__).parents[2] / "docs" / "profiles.md"
+
+EXAMPLE_WARNINGS = ("handoff latency (0.3 to 0.5 ms) is not in the exact chain",)
 
 
 def code_blocks(language: str) -> list[str]:
@@ -39,7 +41,7 @@ def test_every_field_of_the_schema_is_described():
             assert re.search(rf"[`.]{name}`", documentation), name
 
 
-def test_the_examples_of_the_documentation_load(tmp_path):
+def test_the_examples_of_the_documentation_load(tmp_path, monkeypatch):
     profile_text, routing_text = code_blocks("json")
     path = tmp_path / "my-server.json"
     path.write_text(profile_text)
@@ -47,5 +49,10 @@ def test_the_examples_of_the_documentation_load(tmp_path):
     assert profile.model_names == ["Qwen3-0.6B", "Qwen3-32B"]
     Routing.model_validate_json(routing_text).bind(profile.model_names)
     namespace: dict = {}
-    exec(code_blocks("python")[0], namespace)
+    monkeypatch.chdir(tmp_path)
+    for block in code_blocks("python"):
+        exec(block, namespace)
     assert namespace["system"].N == 8
+    assert namespace["room"].binding_gpu == 0
+    assert namespace["check"].fits
+    assert build_system(load_profile(path), 16).warnings == EXAMPLE_WARNINGS
