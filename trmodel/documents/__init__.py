@@ -5,7 +5,7 @@ file, then the field as in ``models[0].decode.latency_ms[2]``), what is wrong an
 """
 
 from trmodel.documents.find import document_names, find_document
-from trmodel.documents.read import MAX_DOCUMENT_BYTES, read_json
+from trmodel.documents.read import MAX_DOCUMENT_BYTES, parse_json, read_json, read_text
 from trmodel.documents.validate import (
     AnyDocument,
     Document,
@@ -18,7 +18,12 @@ from trmodel.documents.validate import (
     validation_problems,
 )
 from trmodel.documents.words import StrPath, shown
-from trmodel.documents.write import check_writable, write_bytes_atomically, write_text_atomically
+from trmodel.documents.write import (
+    check_writable,
+    json_text,
+    write_bytes_atomically,
+    write_text_atomically,
+)
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -33,8 +38,11 @@ __all__ = [
     "check_writable",
     "document_names",
     "find_document",
+    "json_text",
     "parse_document",
+    "parse_json",
     "read_json",
+    "read_text",
     "shown",
     "validation_problems",
     "write_bytes_atomically",

@@ -29,10 +29,37 @@ def read_json(path: StrPath) -> tuple[dict[str, Any], str]:
         16 MiB, not UTF-8 (a byte order mark is accepted), malformed, nested too deep or not an
         object at the top.
     """
+    text, sha256 = read_text(path)
+    data = parse_json(text, shown(path))
+    if not isinstance(data, dict):
+        raise InputError(f"{shown(path)}: the top level must be a JSON object {{...}}")
+    return data, sha256
+
+
+def read_text(
+    path: StrPath, needed: str = "a JSON object", max_bytes: int = MAX_DOCUMENT_BYTES
+) -> tuple[str, str]:
+    """Read a UTF-8 text file and the SHA-256 of its bytes (hexadecimal).
+
+    Parameters
+    ----------
+    path
+        A file or a pipe.
+    needed
+        What the file should hold, for the message about an empty one.
+    max_bytes
+        A larger file is refused.
+
+    Raises
+    ------
+    InputError
+        One line that begins with the path, if the file is missing, a directory, empty, too large
+        or not UTF-8 (a byte order mark is accepted).
+    """
     where = shown(path)
-    raw = _read_bytes(path, where)
+    raw = _read_bytes(path, where, max_bytes)
     if not raw.strip():
-        raise InputError(f"{where}: the file is empty; a JSON object is needed")
+        raise InputError(f"{where}: the file is empty; {needed} is needed")
     try:
         if b"\0" in raw:  # UTF-16 of plain ASCII is valid UTF-8, with a zero byte per character
             raise ValueError
@@ -41,28 +68,35 @@ def read_json(path: StrPath) -> tuple[dict[str, Any], str]:
         raise InputError(
             f"{where}: not a UTF-8 text file (UTF-16 or binary?); save it as UTF-8"
         ) from None
-    return _parse(text, where), hashlib.sha256(raw).hexdigest()
+    return text, hashlib.sha256(raw).hexdigest()
 
 
-def _read_bytes(path: StrPath, where: str) -> bytes:
+def _read_bytes(path: StrPath, where: str, max_bytes: int) -> bytes:
     try:
         with open(path, "rb") as file:
             # The size is unknown for a pipe, so the read itself is bounded as well.
             size = os.fstat(file.fileno()).st_size
-            raw = b"" if size > MAX_DOCUMENT_BYTES else file.read(MAX_DOCUMENT_BYTES + 1)
+            raw = b"" if size > max_bytes else file.read(max_bytes + 1)
     except FileNotFoundError:
         raise InputError(f"{where}: no such file; check the path") from None
     except IsADirectoryError:
-        raise InputError(f"{where}: is a directory; name a JSON file") from None
+        raise InputError(f"{where}: is a directory; name a file") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{where}: cannot be read: {reason}") from None
-    if max(size, len(raw)) > MAX_DOCUMENT_BYTES:
-        raise InputError(f"{where}: larger than {MAX_DOCUMENT_BYTES >> 20} MiB; not a document")
+    if max(size, len(raw)) > max_bytes:
+        raise InputError(f"{where}: larger than {max_bytes >> 20} MiB; not a document")
     return raw
 
 
-def _parse(text: str, where: str) -> dict[str, Any]:
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON as :func:`read_json` does, whatever its top level.
+
+    Raises
+    ------
+    InputError
+        One line that begins with ``where``.
+    """
     try:
         data = json.loads(
             text,
@@ -84,8 +118,6 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: holds half a surrogate pair (\\ud800...); remove it") from None
     except ValueError as error:
         raise InputError(f"{where}: {shown(str(error))}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: the top level must be a JSON object {{...}}")
     return data
 
 

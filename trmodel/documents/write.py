@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trmodel.documents.words import StrPath, shown
 from trmodel.errors import InputError
@@ -57,6 +60,30 @@ def write_bytes_atomically(path: StrPath, data: bytes) -> None:
             _replace(os.path.realpath(path), data)
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot be written: {error.strerror or error}") from None
+
+
+def json_text(value: Any, indent: str = "") -> str:
+    """Write JSON for people to read: indented, with a list of plain values on one line.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    """
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        items = [
+            f"{json.dumps(key, ensure_ascii=False)}: {json_text(each, inner)}"
+            for key, each in value.items()
+        ]
+    elif isinstance(value, (list, tuple)) and any(
+        isinstance(v, (Mapping, list, tuple)) for v in value
+    ):
+        items = [json_text(each, inner) for each in value]
+    else:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closing}"
 
 
 def _replace(target: str, data: bytes) -> None:
