@@ -19,8 +19,11 @@ from trmodel.documents import (
     check_header,
     check_writable,
     find_document,
+    json_text,
     parse_document,
+    parse_json,
     read_json,
+    read_text,
     shown,
     write_text_atomically,
 )
@@ -290,3 +293,39 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
 def test_shown_escapes_what_would_break_a_line():
     assert shown("a\nb\x1b[31m é") == r"a\nb\x1b[31m é"
     assert shown("") == '""'
+
+
+def test_text_of_any_kind_is_read_with_the_same_suspicion(tmp_path):
+    path = tmp_path / "steps.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\r\n")
+    assert read_text(path, max_bytes=8)[0] == "a,b\r\n"
+    path.write_bytes(b" " * 9)
+    assert refusal(read_text, path, "a table").endswith("the file is empty; a table is needed")
+    assert "larger than" in refusal(read_text, path, "a table", 8)
+
+
+def test_json_of_any_kind_is_parsed_as_strictly():
+    assert parse_json("[1, 2]", "here") == [1, 2]
+    assert refusal(parse_json, "[NaN]", "here").startswith("here: NaN is not a JSON number")
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.recursive(
+        PLAIN | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_json_for_people_is_the_same_json(value):
+    assert json.loads(json_text(value)) == value
+
+
+def test_json_for_people_has_plain_lists_on_one_line():
+    assert json_text({"a": [1, 2.5], "b": [[1], [2]], "c": {}, "d": []}) == (
+        '{\n  "a": [1, 2.5],\n  "b": [\n    [1],\n    [2]\n  ],\n  "c": {},\n  "d": []\n}'
+    )
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_text([float("inf")])
