@@ -20,10 +20,17 @@ def warnings_of(hardware=None, handoff=None, **fields):
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_built_in_profiles_have_nothing_to_warn_about(name):
+def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
     loaded = load_profile(name)
-    assert plausibility_warnings(loaded.profile) == []
-    assert build_system(loaded, 4).warnings == ()
+    dips = plausibility_warnings(loaded.profile)
+    if name == "h200":  # its measurements of the smallest model are what they are
+        assert all(dip.startswith("Qwen3-0.6B") and dip.endswith("noise; kept") for dip in dips)
+    else:
+        assert dips == []
+    imported = any(model.extend for model in loaded.profile.models)
+    for warning in build_system(loaded, 4).warnings[len(dips) :]:
+        assert imported
+        assert warning.endswith("rest on entries that the table marks as extrapolated")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def problems_of(path) -> list[str]:
 
 
 def test_builtin_profiles_say_what_they_are():
-    assert profile_names() == ["a100", "a100-ensemble", "a100-paper"]
+    assert profile_names() == [
+        "a100", "a100-ensemble", "a100-imported", "a100-paper", "h100", "h200"
+    ]  # fmt: skip
     for name in profile_names():
         loaded = load_profile(name)
         assert loaded == load_profile(f"{name}.json")
@@ -86,6 +88,9 @@ def test_builtin_provenance():
         "a100": ["derived", "derived"],
         "a100-paper": ["published", "published"],
         "a100-ensemble": ["published", "assumed", "published"],
+        "a100-imported": ["derived"] * 5,
+        "h100": ["derived"] * 5,
+        "h200": ["derived"] * 5,
     }
     a100 = by_name["a100"]
     assert [model.tensor_parallel for model in a100.models] == [1, 2]
@@ -118,7 +123,7 @@ def test_unknown_names_list_the_built_in_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert problems_of("a100-papr") == [
         "a100-papr: no such file and no built-in profile; did you mean a100-paper? built in: "
-        "a100, a100-ensemble, a100-paper"
+        "a100, a100-ensemble, a100-imported, a100-paper, h100, h200"
     ]
     assert "built in: a100, " in problems_of("b300.json")[0]
 
