@@ -1,12 +1,14 @@
 import doctest
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import trmodel
 from trmodel import api
-from trmodel.errors import InfeasibleError, InputError, UsageError
+from trmodel.errors import InfeasibleError, InputError, NotConvergedError, UsageError
 
 
 def test_every_public_name_is_there():
@@ -98,3 +100,52 @@ def test_errors_are_the_documented_ones():
         trmodel.predict("a100-paper", N=4, B=(1,))
     with pytest.raises(InputError, match=r"decode\.batch"):
         trmodel.tune("a100", N=64)
+
+
+@pytest.mark.parametrize("N", ["4..6", "4", None, 4.0, [2, "3"], True])
+def test_concurrencies_of_the_wrong_type(N):
+    with pytest.raises(UsageError, match="N: "):
+        trmodel.tune("a100-paper", N=N)
+    with pytest.raises(UsageError, match="N: "):
+        trmodel.predict("a100-paper", N=N, B=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("B", 3), ("B", "1,3"), ("B", (1, "3")), ("p", "0.2"), ("max_batch", "4"), ("grid_ms", "1")],
+)
+def test_options_of_the_wrong_type(option, value):
+    with pytest.raises(UsageError, match=option):
+        trmodel.predict("a100-paper", **({"N": 4, "B": (1, 3)} | {option: value}))
+
+
+@pytest.mark.parametrize("fixed", [{"Qwen3-32B": 2}, {0: 1.5}, {0: "1"}])
+def test_fixed_thresholds_of_the_wrong_type(fixed):
+    with pytest.raises(UsageError):
+        trmodel.tune("a100-paper", N=4, fixed=fixed)
+
+
+def test_numpy_numbers_and_arrays_are_numbers():
+    table = trmodel.tune("a100-paper", np.int64(3), fixed={np.int64(0): np.int64(1)})
+    assert json.dumps(table.to_dict())
+    assert trmodel.tune("a100-paper", np.arange(2, 4)).wanted == (2, 3)
+    assert trmodel.sweep_p(np.array([0.1, 0.2]), "a100-paper", N=2).values == (0.1, 0.2)
+    assert trmodel.predict("a100-paper", N=np.int64(2), B=np.array([1, 2])).B == (1, 2)
+
+
+def test_a_latency_of_half_a_grid_unit_vanishes():
+    with pytest.raises(InputError, match="vanishes on a grid of 12 ms"):
+        trmodel.predict("a100-paper", N=4, B=(1, 1), grid_ms=12.0)
+
+
+@pytest.mark.parametrize("q", [1e-4, 1e-6, 1e-8, 1e-12])
+def test_nearly_decomposable_chains_are_solved_right_or_not_at_all(q):
+    """Vectors far from the stationary law have residuals of 1e-16 here."""
+    right = trmodel.predict("a100-paper", N=6, B=(1, 2), p=1 - q, solver="gth").throughput_tok_s
+    for solver in ("auto", "arnoldi", "gauss-seidel", "direct"):
+        try:
+            found = trmodel.predict("a100-paper", N=6, B=(1, 2), p=1 - q, solver=solver)
+        except NotConvergedError:
+            assert solver != "auto"
+        else:
+            assert found.throughput_tok_s == pytest.approx(right, rel=1e-9)

@@ -192,11 +192,11 @@ NAN, INF = float("nan"), float("inf")
         ),
         (
             {"committed_tokens": [[1, 0], [1, -1]]},
-            "committed_tokens[1][1]: must be a number of at least 0, got -1",
+            "committed_tokens[1][1]: must be from 0 to 1e+06, got -1",
         ),
         (
             {"committed_tokens": [[INF, 0], [1, 1]]},
-            "committed_tokens[0][0]: must be a number of at least 0, got inf",
+            "committed_tokens[0][0]: must be from 0 to 1e+06, got inf",
         ),
         (
             {"committed_tokens": [["one", 0], [1, 1]]},

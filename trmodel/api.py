@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from trmodel._version import __version__
@@ -16,6 +16,7 @@ from trmodel.search import ThresholdTable, tune_system
 from trmodel.search.sweep import Sweep
 from trmodel.search.tune import Progress
 from trmodel.system import RoutedSystem
+from trmodel.system_checks import is_int
 
 DEFAULT_PROFILE = "a100"
 AnyProfile = StrPath | Profile | LoadedProfile
@@ -130,6 +131,7 @@ def sweep_p(
     TrmodelError
         One of its subclasses; see `trmodel.errors`.
     """
+    values = [float(p) for p in values]
     if not values:
         raise UsageError("p: at least one value is needed")
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
@@ -174,6 +176,7 @@ def sweep_predictions(
     TrmodelError
         One of its subclasses; see `trmodel.errors`.
     """
+    values = [float(p) for p in values]
     if not values:
         raise UsageError("p: at least one value is needed")
     loaded = load_profile(profile)
@@ -206,7 +209,7 @@ def origin_of(loaded: LoadedProfile, system: RoutedSystem) -> dict[str, Any]:
 
 
 def _wanted(N: int | Collection[int]) -> list[int]:
-    wanted = sorted({N} if isinstance(N, int) else set(N))
-    if not wanted or wanted[0] < 1:
-        raise UsageError("N: one or more whole numbers of at least 1 are needed")
-    return wanted
+    several = list(N) if isinstance(N, Iterable) and not isinstance(N, str) else [N]
+    if not several or not all(is_int(n) and n >= 1 for n in several):
+        raise UsageError(f"N: one or more whole numbers of at least 1 are needed, got {N!r}")
+    return sorted({int(n) for n in several})

@@ -18,8 +18,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function on its first call, to run outside the interpreter lock; cached."""
-    return cast(Function, njit(cache=True, nogil=True)(function))
+    """Compile a function on its first call, to run outside the interpreter lock; cached.
+
+    Where neither the installation nor the user's cache directory can be written, every process
+    compiles anew.
+    """
+    try:
+        dispatcher = njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        dispatcher = njit(nogil=True)(function)
+    return cast(Function, dispatcher)
 
 
 def forget_stale_kernels(package: Path = Path(__file__).parent) -> None:

@@ -21,7 +21,7 @@ Source: arXiv:2610.12242, appendix D, whose notation (N, M, B, L, p, c) is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -34,6 +34,8 @@ from trmodel.system_checks import (
     SlowDowns,
     entry_index,
     is_int,
+    is_number,
+    is_positive,
     latencies,
     max_batches,
     probability_problems,
@@ -126,7 +128,7 @@ class RoutedSystem:
         if C is not None:
             problems += token_problems(C)
         sizes = max_batches(max_batch, M, N, problems)
-        if not (np.isfinite(grid_ms) and grid_ms > 0):
+        if not is_positive(grid_ms):
             problems.append(f"grid_ms: must be a positive number of milliseconds, got {grid_ms}")
         latency = latencies(latency_ms, sizes, N, grid_ms, problems)
         start = entry_index(entry, names, problems)
@@ -237,6 +239,9 @@ class RoutedSystem:
         UsageError
             If the length is not M or an entry is not a whole number of at least 1.
         """
+        if isinstance(B, str) or not isinstance(B, Iterable):
+            raise UsageError(f"B: a sequence of whole numbers is needed, got {B!r}")
+        B = tuple(B)
         if len(B) != self.M:
             raise UsageError(
                 f"B: {self.M} thresholds are needed ({', '.join(self.models)}), got {len(B)}"
@@ -258,7 +263,7 @@ def hand_over_with(p: float, transition_probability: FloatArray) -> FloatArray:
     M = len(transition_probability)
     if M != 2:
         raise UsageError(f"p: applies to systems of two models, this one has {M}")
-    if not 0.0 <= p <= 1.0:
+    if not (is_number(p) and 0.0 <= p <= 1.0):
         raise UsageError(f"p: must be between 0 and 1, got {p}")
     return np.vstack([[1.0 - p, p], transition_probability[1]])
 

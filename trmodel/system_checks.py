@@ -17,6 +17,8 @@ from trmodel.arrays import FloatArray
 MAX_LATENCY_MS = 600_000.0
 """Ten minutes a step: anything longer is a unit mistake."""
 MAX_SLOW_DOWN = 100.0
+MAX_TOKENS = 1e6
+"""Output tokens that one step of one request can commit."""
 ROW_SUM_TOLERANCE = 1e-9
 SlowDowns = Mapping[tuple[int, int], tuple[float, float]]
 
@@ -64,8 +66,8 @@ def probability_problems(P: FloatArray) -> list[str]:
 def token_problems(C: FloatArray) -> list[str]:
     """List the committed tokens that are negative or not finite, each with its path."""
     return [
-        f"committed_tokens[{i}][{j}]: must be a number of at least 0, got {C[i, j]:g}"
-        for i, j in np.argwhere(~(np.isfinite(C) & (C >= 0.0)))
+        f"committed_tokens[{i}][{j}]: must be from 0 to {MAX_TOKENS:g}, got {C[i, j]:g}"
+        for i, j in np.argwhere(~((C >= 0.0) & (C <= MAX_TOKENS)))
     ]
 
 
@@ -76,7 +78,18 @@ def latency_problem(value: float) -> str | None:
     return f"must be a latency above 0 and at most {MAX_LATENCY_MS:g} ms, got {value:g}"
 
 
+def is_positive(value: Any) -> bool:
+    """Say whether a value is a finite number above 0."""
+    return is_number(value) and bool(np.isfinite(value) and value > 0)
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is a real number, of Python or numpy."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def is_int(value: Any) -> bool:
+    """Say whether a value is a whole number by its type, of Python or numpy."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -139,7 +152,7 @@ def latencies(
         for b, value in enumerate(row[:size]):
             if problem := latency_problem(value):
                 problems.append(f"latency_ms[{i}][{b}]: {problem}")
-            elif grid_ms > 0 and value < grid_ms / 2:
+            elif is_positive(grid_ms) and np.rint(value / grid_ms) < 1:
                 problems.append(
                     f"latency_ms[{i}][{b}]: {value:g} ms vanishes on a grid of {grid_ms:g} ms; "
                     "use a finer grid_ms"

@@ -15,7 +15,10 @@ pi T = pi, pi >= 0 and sum pi = 1, whether the chain is periodic or not.
 - ``gth``: Grassmann, Taksar and Heyman's elimination (Operations Research 33, 1985), which has no
   subtractions and so loses no digits on nearly decomposable chains; dense.
 
-Every result is certified by its *residual* ||pi T - pi||_1; one above the tolerance raises.
+Every result is certified twice. Its *residual* ||pi T - pi||_1 must meet a tolerance; but where the
+chain is nearly decomposable or nearly periodic, vectors far from pi have tiny residuals too. So
+the methods other than ``gth`` solve from two different starts (or pinned states), and the two
+distributions must agree. What fails either test raises.
 """
 
 from __future__ import annotations
@@ -36,13 +39,16 @@ Method = Literal["gauss-seidel", "arnoldi", "direct", "gth"]
 Solver = Literal["auto", "gauss-seidel", "arnoldi", "direct", "gth"]
 
 RESIDUAL_TOLERANCE = 1e-11
+AGREEMENT_TOLERANCE = 1e-10
+"""Largest ||pi - pi'||_1 of two solutions from different starts."""
 MAX_SWEEPS = 20_000
 AUTO_SWEEPS = 100
 """Sweeps after which ``auto`` goes on by Arnoldi."""
 KRYLOV_VECTORS = 20
-GTH_AUTO_STATES = 48
-GTH_MAX_STATES = 5_000
-"""Dense elimination of more takes minutes and gigabytes."""
+GTH_FIRST_STATES = 48
+"""``auto`` takes elimination at once up to this size,"""
+GTH_MAX_STATES = 6_000
+"""and up to this size where nothing else is accurate: more would take gigabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +81,17 @@ def stationary(
         (S, S) irreducible transition matrix. For ``gauss-seidel`` its states are in breadth-first
         order from the first.
     solver
-        ``auto`` takes ``gth`` for small chains and ``gauss-seidel`` for the rest, continued by
-        ``arnoldi`` where that is slow; the result names the method that gave it.
+        ``auto`` takes ``gth`` for small chains and ``gauss-seidel`` for the rest; where that is
+        slow or not accurate, ``arnoldi``, and then ``gth`` or, for large chains, ``direct``. The
+        result names the method that gave it.
     tolerance
         Largest residual accepted.
 
     Raises
     ------
     NotConvergedError
-        If the residual exceeds the tolerance or a probability is negative or not a number.
+        If the residual exceeds the tolerance, two starts lead to different distributions, or a
+        probability is negative or not a number.
     LimitError
         If ``gth`` is asked for a chain too large for dense elimination.
     UsageError
@@ -92,57 +100,98 @@ def stationary(
     if solver not in get_args(Solver):
         raise UsageError(f"solver: {solver} is not one of {', '.join(get_args(Solver))}")
     states = T.shape[0]
-    method: Method = "gth" if states <= GTH_AUTO_STATES else "gauss-seidel"
-    if solver != "auto":
-        method = solver
-    if states == 1:
-        pi = np.ones(1)
-    elif method == "gth":
-        if states > GTH_MAX_STATES:
-            raise LimitError(
-                f"solver: gth is dense and limited to {GTH_MAX_STATES:,} states, this chain has "
-                f"{states:,}; use another solver"
-            )
-        pi = _gth(T.toarray())
-    elif method == "direct":
-        pi = _direct(T)
-    else:
-        balance = _balance(T.indptr, T.indices, T.data)
-        pi = np.full(states, 1.0 / states)
-        if method == "gauss-seidel":
-            sweeps = AUTO_SWEEPS if solver == "auto" else MAX_SWEEPS
-            if not _gauss_seidel(*balance, pi, tolerance / 2, sweeps) and solver == "auto":
-                method = "arnoldi"
-        if method == "arnoldi":
-            pi = _arnoldi(balance, pi)
-    pi /= pi.sum()
-    residual = float(np.abs(T.T @ pi - pi).sum())
-    if not (residual <= tolerance and pi.min() >= 0.0):
-        raise NotConvergedError(
-            f"{method} on {states:,} states: residual {residual:.1e}, least probability "
-            f"{pi.min():.1e}; tolerance {tolerance:.1e}; try another solver"
+    if solver == "gth" and states > GTH_MAX_STATES:
+        raise LimitError(
+            f"solver: gth is dense and limited to {GTH_MAX_STATES:,} states, this chain has "
+            f"{states:,}; use another solver"
         )
-    return Stationary(pi, method, residual)
+    failures = []
+    for method in _methods(solver, states):
+        try:
+            solutions = _solutions(T, method, AUTO_SWEEPS if solver == "auto" else MAX_SWEEPS)
+            return Stationary(solutions[0], method, _certified(T, solutions, tolerance))
+        except NotConvergedError as error:
+            failures.append(f"{method}: {error}")
+    raise NotConvergedError(f"no stationary distribution of {states:,} states; {failures[-1]}")
 
 
-def _direct(T: csr_array) -> FloatArray:
-    """Solve the balance equations with pi_0 = 1 by sparse LU."""
-    indptr, indices, data, outflow = _balance(T.indptr, T.indices, T.data)
-    inflow = csr_array((data, indices, indptr), shape=T.shape)
+def _methods(solver: Solver, states: int) -> list[Method]:
+    if solver != "auto":
+        return [solver]
+    if states <= GTH_FIRST_STATES:
+        return ["gth"]
+    return ["gauss-seidel", "arnoldi", "gth" if states <= GTH_MAX_STATES else "direct"]
+
+
+def _solutions(T: csr_array, method: Method, sweeps: int) -> list[FloatArray]:
+    """Solve by one method, from two starts unless it needs none; each solution sums to one."""
+    states = T.shape[0]
+    if states == 1:
+        return [np.ones(1)]
+    if method == "gth":
+        return [_normalised(_gth(T.toarray()))]
+    balance = _balance(T.indptr, T.indices, T.data)
+    if method == "direct":
+        first = _normalised(_direct(balance, 0))
+        return [first, _normalised(_direct(balance, int(first[1:].argmax()) + 1))]
+    # Even over all states, and mostly on those near the start of the chain.
+    starts = [_normalised(np.ones(states)), _normalised(1.0 / np.arange(1, states + 1))]
+    if method == "arnoldi":
+        return [_normalised(_arnoldi(balance, start)) for start in starts]
+    for pi in starts:
+        if not _gauss_seidel(*balance, pi, RESIDUAL_TOLERANCE / 2, sweeps):
+            raise NotConvergedError(f"not converged after {sweeps:,} sweeps")
+    return starts
+
+
+def _certified(T: csr_array, solutions: list[FloatArray], tolerance: float) -> float:
+    """Return the larger residual of the solutions if they meet all conditions."""
+    residual = max(float(np.abs(T.T @ pi - pi).sum()) for pi in solutions)
+    least = min(float(pi.min()) for pi in solutions)
+    apart = float(np.abs(solutions[0] - solutions[-1]).sum())
+    if not (residual <= tolerance and least >= 0.0):
+        raise NotConvergedError(
+            f"residual {residual:.1e}, least probability {least:.1e}; tolerance {tolerance:.1e}"
+        )
+    if not apart <= AGREEMENT_TOLERANCE:
+        raise NotConvergedError(
+            f"two starts lead to distributions {apart:.1e} apart, although the residual is "
+            f"{residual:.1e}: the chain is nearly decomposable or nearly periodic"
+        )
+    return residual
+
+
+def _normalised(pi: FloatArray) -> FloatArray:
+    return np.asarray(pi / pi.sum())
+
+
+def _direct(balance: Balance, pinned: int) -> FloatArray:
+    """Solve the balance equations by sparse LU, with pi = 1 at one state."""
+    indptr, indices, data, outflow = balance
+    states = len(outflow)
+    inflow = csr_array((data, indices, indptr), shape=(states, states))
     A = csc_array(diags_array(outflow) - inflow)
-    # Minimum degree on A^T + A fills far less here than the default column ordering.
-    lu = splu(A[1:, 1:], permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
-    rest = lu.solve(-A[1:, [0]].toarray().ravel())
+    others = np.flatnonzero(np.arange(states) != pinned)
+    try:
+        # Minimum degree on A^T + A fills far less here than the default column ordering.
+        lu = splu(A[others][:, others], permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+    except RuntimeError as error:
+        raise NotConvergedError(
+            f"the balance equations are numerically singular ({error})"
+        ) from None
+    pi = np.ones(states)
+    pi[others] = lu.solve(-A[others][:, [pinned]].toarray().ravel())
     # Rounding can leave a vanishing probability a hair below zero.
-    rest[(rest < 0.0) & (rest > -1e-15 * np.abs(rest).max())] = 0.0
-    return np.asarray(np.concatenate([[1.0], rest]))
+    pi[(pi < 0.0) & (pi > -1e-10 * np.abs(pi).max())] = 0.0
+    return pi
 
 
 def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
     """Fixed point of a Gauss-Seidel sweep, by Arnoldi from a positive start."""
     states = len(start)
-    if states < 4:  # ARPACK needs more; so small a chain is solved by a few sweeps
-        _gauss_seidel(*balance, start, RESIDUAL_TOLERANCE / 2, MAX_SWEEPS)
+    if states < 4:  # ARPACK needs more; so small a chain is solved by sweeps
+        if not _gauss_seidel(*balance, start, RESIDUAL_TOLERANCE / 2, MAX_SWEEPS):
+            raise NotConvergedError(f"not converged after {MAX_SWEEPS:,} sweeps")
         return start
 
     def swept(vector: FloatArray) -> FloatArray:
@@ -156,9 +205,7 @@ def _arnoldi(balance: Balance, start: FloatArray) -> FloatArray:
             operator, k=1, which="LR", v0=start, tol=1e-13, ncv=min(states, KRYLOV_VECTORS)
         )
     except ArpackNoConvergence as error:
-        raise NotConvergedError(
-            f"arnoldi on {states:,} states: {error}; use the direct solver"
-        ) from error
+        raise NotConvergedError(str(error)) from None
     vector = np.real(vectors[:, 0])
     pi: FloatArray = np.maximum(vector / vector.sum(), 0.0)
     # Sweeps keep pi positive and smooth out what was cut off below zero.

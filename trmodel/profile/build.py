@@ -17,6 +17,7 @@ from trmodel.profile.schema import ModelProfile, Profile
 from trmodel.profile.steps import model_steps
 from trmodel.routing import Routing, load_preset, load_routing, routing_names
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem, hand_over_with
+from trmodel.system_checks import is_int, is_positive
 
 
 def build_system(
@@ -115,11 +116,11 @@ def build_system(
 
 
 def _check_arguments(N: int, max_batch: int | None, grid_ms: float | None) -> None:
-    if not 1 <= N <= MAX_CONCURRENCY:
+    if not (is_int(N) and 1 <= N <= MAX_CONCURRENCY):
         raise UsageError(f"N: must be a whole number from 1 to {MAX_CONCURRENCY}, got {N}")
-    if max_batch is not None and max_batch < 1:
+    if max_batch is not None and not (is_int(max_batch) and max_batch >= 1):
         raise UsageError(f"max_batch: must be a whole number of at least 1, got {max_batch}")
-    if grid_ms is not None and not (np.isfinite(grid_ms) and grid_ms > 0):
+    if grid_ms is not None and not is_positive(grid_ms):
         raise UsageError(f"grid_ms: must be a positive number of milliseconds, got {grid_ms}")
 
 

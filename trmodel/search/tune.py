@@ -25,6 +25,7 @@ from trmodel.search.choose import Candidate, choose
 from trmodel.search.feasible import feasible_thresholds
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.system import RoutedSystem
+from trmodel.system_checks import is_int
 
 MAX_CHAINS = 1_000_000
 """More chains than this are not begun: their list alone would fill the memory."""
@@ -74,8 +75,9 @@ def tune_system(
         raise UsageError("N: at least one concurrency of at least 1 is needed")
     fixed = dict(fixed or {})
     for i, b in fixed.items():
-        if not 0 <= i < system.M or b < 1:
+        if not (is_int(i) and is_int(b) and 0 <= i < system.M and b >= 1):
             raise UsageError(f"B{i}: must be a threshold of at least 1 of models 0..{system.M - 1}")
+    fixed = {int(i): int(b) for i, b in fixed.items()}
     _require_countable(system, max(wanted), fixed)
     no_waiting_tok_s(system)  # refuses a routing that commits nothing
     systems = {n: system.with_N(n) for n in range(1, max(wanted) + 1)}
