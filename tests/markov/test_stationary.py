@@ -161,9 +161,7 @@ class TestFailure:
 
     def test_too_few_sweeps(self, monkeypatch):
         monkeypatch.setattr(MODULE, "MAX_SWEEPS", 3)
-        with pytest.raises(
-            NotConvergedError, match=r"715 states; gauss-seidel: not converged after 3 sweeps"
-        ):
+        with pytest.raises(NotConvergedError, match="gauss-seidel: not converged after 3 sweeps"):
             stationary(self.T, "gauss-seidel")
 
     @pytest.mark.parametrize("solver", ["arnoldi", "direct", "gth"])

@@ -109,7 +109,7 @@ def test_glimprouter_says_what_it_needs(name):
         (
             {"committed_tokens": [[1, -2], [1, 0]], "entry": "medium", "source": ...},
             [
-                "committed_tokens[0][1]: must be a number of at least 0, got -2",
+                "committed_tokens[0][1]: must be from 0 to 1e+06, got -2",
                 "entry: medium is not one of the models small, large",
                 "source: is missing; it is required",
             ],
