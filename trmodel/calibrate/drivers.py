@@ -1,0 +1,121 @@
+"""What the gain of delayed batching over eager launching rests on.
+
+The gain is computed again with one property of the system switched off at a time:
+
+- *batch growth*: a step takes L_i(1) whatever its batch;
+- *contention*: models that run together do not slow each other;
+- *routing*: the entry model hands over half as often.
+
+The effects do not add up: each is what is missing when that property alone is gone. Thresholds
+stay as given, although another choice might suit the changed system better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from trmodel.arrays import FloatArray
+from trmodel.errors import UsageError
+from trmodel.launch import shown_vector
+from trmodel.markov import Limits, solve_chain
+from trmodel.system import RoutedSystem
+
+SMALL = 0.5
+"""Percentage points of gain below which a change is not worth a word."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The gain with one property of the system switched off.
+
+    Attributes
+    ----------
+    gain_percent, gain_without_percent
+        Gain over eager launching as the system is, and without the property.
+    reading
+        What that means, in a sentence.
+    """
+
+    name: Literal["routing", "batch growth", "contention"]
+    gain_percent: float
+    gain_without_percent: float
+    reading: str
+
+    @property
+    def effect_points(self) -> float:
+        """Percentage points of gain that go with the property; below 0 it costs gain."""
+        return self.gain_percent - self.gain_without_percent
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the driver as plain values, ready for JSON."""
+        return asdict(self) | {"effect_points": self.effect_points}
+
+
+def gain_drivers(
+    system: RoutedSystem, B: Sequence[int], *, limits: Limits = Limits()
+) -> list[Driver]:
+    """Say which of routing, batch growth and contention drives the gain of B over eager launching.
+
+    Returns
+    -------
+    list of Driver
+        The one with the largest effect first.
+
+    Raises
+    ------
+    UsageError
+        If B is eager launching itself.
+    InfeasibleError, LimitError
+        See `solve_chain`.
+    """
+    thresholds = system.check_thresholds(B)
+    if set(thresholds) == {1}:
+        raise UsageError(f"B = {shown_vector(B)} is eager launching, there is no gain to explain")
+    gain = _gain(system, thresholds, limits)
+    constant = np.repeat(system.latency_ms[:, :1], system.N, axis=1)
+    rarely = halved_hand_over(system)
+    without: dict[Literal["routing", "batch growth", "contention"], RoutedSystem] = {
+        "routing": replace(system, transition_probability=rarely),
+        "batch growth": replace(system, latency_ms=constant),
+        "contention": replace(system, slow_down=np.ones_like(system.slow_down)),
+    }
+    switch = {
+        "routing": f"with half the hand-overs from {system.models[system.entry]}",
+        "batch growth": "if steps took no longer with larger batches",
+        "contention": "if models that run together did not slow each other",
+    }
+    drivers = []
+    for name, changed in without.items():
+        other = _gain(changed, thresholds, limits)
+        reading = f"{name}: {_reading(gain, other, switch[name])}"
+        drivers.append(Driver(name, gain, other, reading))
+    return sorted(drivers, key=lambda driver: -abs(driver.effect_points))
+
+
+def halved_hand_over(system: RoutedSystem) -> FloatArray:
+    """Return (M, M) transition probabilities with the entry model's hand-overs half as likely."""
+    P = np.array(system.transition_probability)
+    row = P[system.entry] / 2.0
+    row[system.entry] = 1.0 - (row.sum() - row[system.entry])
+    P[system.entry] = row
+    return P
+
+
+def _gain(system: RoutedSystem, B: tuple[int, ...], limits: Limits) -> float:
+    """Gain over eager launching in percent."""
+    eager = solve_chain(system, (1,) * system.M, limits=limits).throughput_tok_s
+    return 100.0 * (solve_chain(system, B, limits=limits).throughput_tok_s / eager - 1.0)
+
+
+def _reading(gain: float, other: float, switch: str) -> str:
+    if abs(gain - other) < SMALL:
+        return f"hardly matters, the gain would stay at {other:.1f} % {switch}"
+    if gain > 0.0 >= other:
+        return f"the gain of {gain:.1f} % rests on it, there would be none ({other:.1f} %) {switch}"
+    if gain > other:
+        return f"raises the gain to {gain:.1f} %, which would be {other:.1f} % {switch}"
+    return f"lowers the gain to {gain:.1f} %, which would be {other:.1f} % {switch}"
