@@ -6,7 +6,7 @@ to the logarithm of measured throughputs, so that every measurement counts by it
 
 Throughput is only piecewise smooth in the parameters. Latencies and the work left at a completion
 are rounded to the grid of the chain, steps of about 1e-4, for which a finer grid is taken here than
-in a prediction. And with step latencies that never vary it jumps, by up to 2 %, where two orders of
+in a prediction. And with step latencies that never vary it jumps, by 2 to 3 %, where two orders of
 completion change places (say, whether three short steps end before one long one), on any grid.
 Derivatives are therefore differences over more than the distance of such jumps.
 """

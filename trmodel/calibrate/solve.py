@@ -111,9 +111,9 @@ def minimise(
             jac=partial(jacobian, narrower=narrower),
             bounds=(lower, upper),
             x_scale=100.0 * inside,
-            # The grid makes throughput a staircase with steps of about 1e-4: less is noise.
-            ftol=1e-6,
-            xtol=1e-5,
+            # Smaller gains than this mean nothing beside the jumps and the noise of measurements.
+            ftol=1e-4,
+            xtol=1e-4,
             gtol=1e-9,
             max_nfev=MAX_EVALUATIONS,
         ).x
