@@ -3,8 +3,9 @@
 With J the Jacobian of log throughput at the estimate and r the residuals, the covariance is
 s^2 (J'J)^-1, s^2 = r'r / (n - rank J); an interval is the estimate plus or minus a quantile of
 Student's t times the standard error, cut at the bounds. That is the linear theory: the model is
-taken as right and as straight over the width of the interval, which it is only roughly: intervals of slow-downs hold the truth in some
-80 to 90 % of simulated cases instead of 95 % (``benchmarks/interval_coverage.py``).
+taken as right and as straight over the width of the interval, which it is only roughly: in
+simulated cases (``benchmarks/interval_coverage.py``) intervals of the two slow-downs held the truth
+in 78 and 88 % instead of 95 %.
 """
 
 from __future__ import annotations
