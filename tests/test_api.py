@@ -99,7 +99,7 @@ def test_errors_are_the_documented_ones():
     with pytest.raises(UsageError, match="2 thresholds are needed"):
         trmodel.predict("a100-paper", N=4, B=(1,))
     with pytest.raises(InputError, match=r"decode\.batch"):
-        trmodel.tune("a100", N=64)
+        trmodel.tune("a100", N=512)
 
 
 @pytest.mark.parametrize("N", ["4..6", "4", None, 4.0, [2, "3"], True])

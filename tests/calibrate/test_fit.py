@@ -1,5 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from trmodel.markov import solve_chain
 from trmodel.profile import Profile, build_system, load_profile
 from trmodel.system_checks import slow_down_table
 
+TWO_MODELS = Path(__file__).parents[1] / "fixtures" / "two_models.json"
 SMALL, LARGE = "Qwen3-0.6B", "Qwen3-32B"
 TRUTH = np.array([3.1, 1.7, 1.42, 1.19])
 DESIGN = [
@@ -47,7 +49,7 @@ def pool():
 def synthetic(pool, design, truth=TRUTH, noise=0.0, seed=0, placement="shared", **extra):
     """Measurements of a server that is the model itself, with log-normal noise."""
     document = measured([(N, B, 1.0, placement) for N, B in design])
-    problem = Problem(load_profile("a100"), document, pool)
+    problem = Problem(load_profile(TWO_MODELS), document, pool)
     error = noise * np.random.default_rng(seed).standard_normal(len(design))
     T = np.exp(problem.log_throughput(truth)[problem.row] + error)
     return measured(
@@ -109,7 +111,7 @@ def estimated(pool, profile, document, start):
 
 
 def test_known_parameters_are_recovered_without_noise(pool):
-    problem = Problem(load_profile("a100"), synthetic(pool, DESIGN), pool)
+    problem = Problem(load_profile(TWO_MODELS), synthetic(pool, DESIGN), pool)
     theta = best_of_starts(problem, free_parameters(problem), 0, lambda: None).theta
     # The jumps of throughput leave dents in which a start can end: near the truth, not on it.
     assert theta == pytest.approx(TRUTH, rel=0.06)
@@ -120,7 +122,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(pool):
     covered, total = 0, 0
     for seed in range(6):
         document = synthetic(pool, DESIGN, noise=0.02, seed=seed)
-        estimates = estimated(pool, "a100", document, [2.0, 3.0, 1.2, 1.3])
+        estimates = estimated(pool, TWO_MODELS, document, [2.0, 3.0, 1.2, 1.3])
         for estimate, truth in zip(estimates, TRUTH, strict=True):
             total += 1
             covered += estimate.interval[0] <= truth <= estimate.interval[1]
@@ -175,7 +177,9 @@ def test_coverage_for_one_model_where_the_answer_is_a_formula(pool):
 
 
 def test_only_one_request_says_nothing_of_slow_downs_and_one_thing_of_overheads(pool):
-    fit = fit_profile("a100", measured([(1, (1, 1), 73.0, "shared"), (1, (1, 1), 71.0, "shared")]))
+    fit = fit_profile(
+        TWO_MODELS, measured([(1, (1, 1), 73.0, "shared"), (1, (1, 1), 71.0, "shared")])
+    )
     status = [estimate.status for estimate in fit.estimates]
     assert status == ["not identifiable", "not identifiable", "kept", "kept"]
     assert all(estimate.interval is None for estimate in fit.estimates)
@@ -183,13 +187,13 @@ def test_only_one_request_says_nothing_of_slow_downs_and_one_thing_of_overheads(
     assert fit.picks == ()
     assert fit.left_out_mean_error_percent is None
     profile = fit.to_profile("x")
-    assert profile.slow_downs == load_profile("a100").profile.slow_downs
+    assert profile.slow_downs == load_profile(TWO_MODELS).profile.slow_downs
 
 
 def test_separate_gpus_leave_slow_downs_out(pool):
     truth = np.array([3.1, 1.7, 1.0, 1.0])
     document = synthetic(pool, DESIGN[:6], truth, placement="separate")
-    fit = fit_profile("a100", document)
+    fit = fit_profile(TWO_MODELS, document)
     assert [e.status for e in fit.estimates][2:] == ["kept", "kept"]
     assert fit.theta[:2] == pytest.approx(truth[:2], rel=0.03)
     assert {pick.placement for pick in fit.picks} == {"separate"}
@@ -233,15 +237,15 @@ def test_the_same_seed_gives_the_same_fit_whatever_the_profile_s_own_values():
 def test_thresholds_in_the_file_s_order_reach_the_right_models(pool):
     T = synthetic(pool, [(3, (1, 3))]).measurements[0].throughput_tok_s
     swapped = measured([(3, (3, 1), T, "shared")], models=(LARGE, SMALL))
-    problem = Problem(load_profile("a100"), swapped, pool)
+    problem = Problem(load_profile(TWO_MODELS), swapped, pool)
     assert problem.configurations == ((3, (1, 3), True),)
     assert problem.log_throughput(TRUTH)[0] == pytest.approx(np.log(T), rel=1e-12)
 
 
 def test_the_modelled_system_is_the_profile_s_with_the_parameters(pool):
-    problem = Problem(load_profile("a100"), measured([(4, (1, 1), 1.0, "shared")]), pool)
+    problem = Problem(load_profile(TWO_MODELS), measured([(4, (1, 1), 1.0, "shared")]), pool)
     system = problem.system(TRUTH, 2)
-    table = build_system(load_profile("a100"), 2).latency_ms - [[3.6], [2.4]]
+    table = build_system(load_profile(TWO_MODELS), 2).latency_ms - [[3.6], [2.65]]
     assert system.latency_ms == pytest.approx(table + np.array([[3.1], [1.7]]))
     assert np.array_equal(system.slow_down, slow_down_table(2, {(0, 1): (1.42, 1.19)}))
     assert np.all(problem.system(TRUTH, 2, shared=False).slow_down == 1.0)
@@ -249,7 +253,7 @@ def test_the_modelled_system_is_the_profile_s_with_the_parameters(pool):
 
 def test_measurements_of_other_models_are_refused():
     with pytest.raises(InputError, match="models: are a, b, but the routing has Qwen3"):
-        fit_profile("a100", measured([(1, (1, 1), 70.0, "shared")], models=("a", "b")))
+        fit_profile(TWO_MODELS, measured([(1, (1, 1), 70.0, "shared")], models=("a", "b")))
 
 
 def test_draws_follow_the_estimates_and_stay_in_bounds(paper_fit):

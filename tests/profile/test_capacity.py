@@ -140,7 +140,7 @@ def test_weights_that_fit_exactly_leave_room_for_no_request():
 
 
 def test_missing_fields_are_all_named():
-    loaded = load_profile("a100")
+    loaded = load_profile("a100-paper")
     with pytest.raises(InputError) as caught:
         capacity(loaded)
     assert [line.split(": ")[1] for line in caught.value.problems] == [
@@ -155,7 +155,9 @@ def test_missing_fields_are_all_named():
     check = check_capacity(loaded, 4)
     assert (check.fits, check.largest_N) == (True, None)
     assert check.message is not None
-    assert check.message.startswith("KV capacity is not checked: built-in a100: hardware.gpu_memo")
+    assert check.message.startswith(
+        "KV capacity is not checked: built-in a100-paper: hardware.gpu_memo"
+    )
 
 
 def test_arguments_are_those_of_a_system():
