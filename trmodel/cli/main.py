@@ -117,7 +117,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, UsageError):
         return [_with_option(str(error))], error.exit_code
     if isinstance(error, TrmodelError):
-        return [str(error)], error.exit_code
+        return str(error).splitlines(), error.exit_code
     if isinstance(error, MemoryError):
         return ["out of memory; lower N or use a coarser --grid-ms"], LimitError.exit_code
     if hasattr(error, "format_message"):  # click's errors, whose home depends on typer's version
@@ -134,7 +134,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
 def _with_option(message: str) -> str:
     """Name the option instead of the Python argument: ``--max-batch: ...``."""
     return re.sub(
-        r"^(N|B|B\d|p|max_batch|grid_ms|solver)(?=[:\[])",
+        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

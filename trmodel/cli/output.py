@@ -245,6 +245,15 @@ def _table(blocks: Sequence[str | Grid], to_stdout: bool) -> str:
     return "\n\n".join(drawn) + "\n"
 
 
+def context_in_words(tokens: int | Sequence[int] | None) -> str:
+    """Say for which context latencies hold, as a line; nothing where none is known."""
+    if tokens is None:
+        return ""
+    if isinstance(tokens, int):
+        return f"context of {tokens} tokens;\n"
+    return f"context that grows from {tokens[0]} to {tokens[1]} tokens, averaged;\n"
+
+
 def grid_in_words(grid_ms: float, error_percent: float) -> str:
     """Say what the time unit of a chain is and what rounding to it does to latencies."""
     change = (

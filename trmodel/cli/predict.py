@@ -12,7 +12,7 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import sweep_of_p, vector
+from trmodel.cli.ranges import context_of, sweep_of_p, vector
 from trmodel.errors import UsageError
 
 
@@ -25,6 +25,7 @@ def predict(
     profile: options.ProfileOption = "a100",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: options.ContextOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
@@ -48,6 +49,7 @@ def predict(
     out.require(DOCUMENT_FORMATS, "takes a whole table; use trmodel tune --format r2r")
     thresholds = vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
+    tokens = context_of(context)
     _check(values, p, symbolic)
     out.keep(profile, routing)
     check_plot(plot)
@@ -57,9 +59,14 @@ def predict(
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
-    given: dict[str, Any] = {"routing": routing, "max_batch": max_batch, "grid_ms": grid_ms}
+    given: dict[str, Any] = {
+        "routing": routing,
+        "context": tokens,
+        "max_batch": max_batch,
+        "grid_ms": grid_ms,
+    }
     system = build_system(loaded, N, **given, p=values[0] if values else p)
-    origin = api.origin_of(loaded, system)
+    origin = api.origin_of(loaded, system, tokens)
     search: dict[str, Any] = {"solver": solver.value}
     if values is None:
         prediction = api.predict(loaded, N=N, B=thresholds, p=p, **given, **search)

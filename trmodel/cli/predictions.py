@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trmodel.cli.output import Grid, View, grid_in_words
+from trmodel.cli.output import Grid, View, context_in_words, grid_in_words
 from trmodel.launch import shown_vector
 from trmodel.markov import Prediction
 
@@ -25,7 +25,7 @@ def prediction_view(
     head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
     document, record = head | prediction.to_dict(), _record(prediction)
     blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
-    blocks.append(_how([prediction]))
+    blocks.append(_how([prediction], origin))
     if symbolic is not None:
         document["symbolic"] = symbolic.to_dict()
         record["symbolic"] = str(symbolic.to_dict()["expression"])
@@ -68,7 +68,7 @@ def prediction_sweep_view(
         _title(first, origin),
         Grid((*headings, "forward", "for B", "for batch", "total", "busy"), rows, ("busy",)),
         "forward, waiting for the threshold B or for a running batch: ms per token",
-        _how(predictions),
+        _how(predictions, origin),
     ]
     records = [{"p": p} | _record(found) for p, found in zip(values, predictions, strict=True)]
     return View(document, records, blocks, warnings=warnings)
@@ -143,7 +143,7 @@ def _parts(ledger: Any) -> list[float]:
     return [*(getattr(ledger, part) for part in LEDGER), ledger.total_ms]
 
 
-def _how(predictions: Sequence[Prediction]) -> str:
+def _how(predictions: Sequence[Prediction], origin: Mapping[str, Any]) -> str:
     """Say how the figures were obtained and how far to trust the arithmetic."""
     first = predictions[0]
     solvers = ", ".join(dict.fromkeys(found.solver for found in predictions))
@@ -151,5 +151,6 @@ def _how(predictions: Sequence[Prediction]) -> str:
         f"{first.method}: {max(found.states for found in predictions):,} states, "
         f"{max(found.transitions for found in predictions):,} transitions, solver {solvers}, "
         f"residual {max(found.residual for found in predictions):.0e};\n"
+        + context_in_words(origin["system"]["context_tokens"])
         + grid_in_words(first.grid_ms, first.grid_error_percent)
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trmodel.cli.explain import Explanation
-from trmodel.cli.output import Grid, View, grid_in_words
+from trmodel.cli.output import Grid, View, context_in_words, grid_in_words
 from trmodel.launch import shown_vector
 from trmodel.search import Row, ThresholdTable
 from trmodel.search.sweep import Sweep
@@ -116,5 +116,6 @@ def _how(tables: Sequence[ThresholdTable]) -> str:
     return (
         f"exact: {len(chains):,} chains of up to {max(c.states for c in chains):,} states, "
         f"largest residual {max(c.residual for c in chains):.0e};\n"
+        + context_in_words(system["context_tokens"])
         + grid_in_words(system["grid_ms"], system["grid_error_percent"])
     )

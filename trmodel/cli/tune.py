@@ -13,7 +13,7 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, complain, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import sweep_of_p, whole_numbers
+from trmodel.cli.ranges import context_of, sweep_of_p, whole_numbers
 from trmodel.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +36,22 @@ def tune(
     profile: options.ProfileOption = "a100",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: options.ContextOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
     B0: Annotated[int | None, _fixed_option(0)] = None,
     B1: Annotated[int | None, _fixed_option(1)] = None,
     B2: Annotated[int | None, _fixed_option(2)] = None,
+    clip: Annotated[
+        bool,
+        typer.Option(
+            "--clip",
+            help="Leave out the concurrencies that do not fit into GPU memory, instead of "
+            "refusing.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
     sweep: options.SweepOption = None,
     time_limit: Annotated[
         float | None,
@@ -83,6 +93,7 @@ def tune(
     out = output(format, json, file, quiet)
     wanted = whole_numbers(N, "--N")
     values = None if sweep is None else sweep_of_p(sweep)
+    tokens = context_of(context)
     _check(out, time_limit, values, p, explain)
     out.keep(profile, routing)
     check_plot(plot)
@@ -96,15 +107,18 @@ def tune(
     given: dict[str, Any] = {
         "routing": routing,
         "p": values[0] if values else p,
+        "context": tokens,
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }
-    system = build_system(loaded, max(wanted), **given)
+    fitting, _ = api.fitting(loaded, wanted, routing, context=tokens, clip=clip)
+    system = build_system(loaded, max(fitting), **given)
     if system.M != 2:
         out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
     fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
     search: dict[str, Any] = {
         "solver": solver.value,
+        "clip": clip,
         "fixed": fixed,
         "time_limit_s": time_limit,
     }
@@ -118,8 +132,10 @@ def tune(
     explained = None
     if explain and isinstance(result, ThresholdTable):
         from trmodel.cli.explain import explain_row
+        from trmodel.profile import check_capacity
 
-        explained = {row.N: explain_row(system, row, fixed, solver.value) for row in result}
+        memory = check_capacity(loaded, system.N, routing, tokens)
+        explained = {row.N: explain_row(system, row, fixed, solver.value, memory) for row in result}
     out.emit(
         view_of(result, False, seed, explained), lambda: view_of(result, True, seed, explained)
     )
