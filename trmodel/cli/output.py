@@ -125,6 +125,16 @@ class Output:
         if self.file is None or not self.quiet:
             _print(render(view, self.format, to_stdout=True))
 
+    def emit_text(self, text: str) -> None:
+        """Write a text to the file, or to stdout if there is none."""
+        if self.file is None:
+            _print(text)
+            return
+        from trmodel.documents import write_text_atomically
+
+        write_text_atomically(self.file, text)
+        self.note(f"wrote {self.file}")
+
 
 def output(format: Format | None, json: bool, file: str | None, quiet: bool) -> Output:
     """Gather the output options.
