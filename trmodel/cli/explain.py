@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trmodel.calibrate import Driver, gain_drivers
 from trmodel.launch import shown_vector
 from trmodel.markov import CostLedger, ModelMetrics, Prediction, Solver, predict_chain
 from trmodel.profile import CapacityCheck
@@ -31,6 +32,8 @@ class Explanation:
         The predictions under the chosen thresholds and under eager launching.
     memory
         Whether the requests fit into GPU memory, in words.
+    drivers
+        What the gain rests on; none if the choice is eager launching.
     """
 
     row: Row
@@ -38,6 +41,7 @@ class Explanation:
     chosen: Prediction
     eager: Prediction
     memory: str
+    drivers: Sequence[Driver]
 
     @property
     def lines(self) -> list[str]:
@@ -51,6 +55,7 @@ class Explanation:
             "can deadlock, sum(B_i - 1) >= N",
             *self._time(),
             self._binds(),
+            *(f"driver, {driver.reading}" for driver in self.drivers),
             f"memory: {self.memory}",
         ]
 
@@ -66,6 +71,7 @@ class Explanation:
             "ledger": _plain(self.chosen.ledger),
             "eager_ledger": _plain(self.eager.ledger),
             "busiest_model": self._busiest().name,
+            "drivers": [driver.to_dict() for driver in self.drivers],
             "memory": self.memory,
         }
 
@@ -140,6 +146,7 @@ def explain_row(
         predict_chain(system, row.B, solver=solver),
         predict_chain(system, (1,) * system.M, solver=solver),
         memory.message or f"at most {memory.largest_N} requests fit",
+        gain_drivers(system, row.B) if max(row.B) > 1 else (),
     )
 
 

@@ -38,6 +38,13 @@ def predict(
             "that are whole grid units).",
         ),
     ] = False,
+    check_grid: Annotated[
+        bool,
+        typer.Option(
+            "--check-grid",
+            help="Also solve on grids half and a quarter as wide, and say what that changes.",
+        ),
+    ] = False,
     format: options.FormatOption = None,
     json: options.JsonOption = False,
     file: options.FileOption = None,
@@ -50,7 +57,7 @@ def predict(
     thresholds = vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
-    _check(values, p, symbolic)
+    _check(values, p, symbolic, check_grid)
     out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
@@ -75,7 +82,12 @@ def predict(
             from trmodel.cli.symbolic import symbolic as solve_symbolic
 
             found = solve_symbolic(system, thresholds)
-        out.emit(prediction_view(prediction, origin, found))
+        checked = None
+        if check_grid:
+            from trmodel.calibrate import grid_check
+
+            checked = grid_check(system, thresholds)
+        out.emit(prediction_view(prediction, origin, found, checked))
         if plot is not None:
             draw([prediction], plot, out)
         return 0
@@ -90,9 +102,13 @@ def predict(
     return 0
 
 
-def _check(values: Sequence[float] | None, p: float | None, symbolic: bool) -> None:
+def _check(
+    values: Sequence[float] | None, p: float | None, symbolic: bool, check_grid: bool
+) -> None:
     """Refuse options that make no sense together."""
     if values is not None and p is not None:
         raise UsageError("--sweep: gives p already; leave out --p")
     if values is not None and symbolic:
         raise UsageError("--symbolic: is a function of p already; leave out --sweep")
+    if values is not None and check_grid:
+        raise UsageError("--check-grid: checks one prediction; leave out --sweep")

@@ -10,6 +10,7 @@ from trmodel.launch import shown_vector
 from trmodel.markov import Prediction
 
 if TYPE_CHECKING:
+    from trmodel.calibrate import GridCheck
     from trmodel.cli.symbolic import Symbolic
 
 LEDGER = ("forward_ms", "threshold_wait_ms", "batch_wait_ms")
@@ -19,9 +20,12 @@ PER_MODEL = ("busy_fraction", "mean_batch", "step_share", "admission_delay_ms")
 
 
 def prediction_view(
-    prediction: Prediction, origin: Mapping[str, Any], symbolic: Symbolic | None
+    prediction: Prediction,
+    origin: Mapping[str, Any],
+    symbolic: Symbolic | None,
+    check: GridCheck | None,
 ) -> View:
-    """Show one prediction, and its throughput as a function if that was found."""
+    """Show one prediction, with its throughput as a function and on finer grids if asked for."""
     head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
     document, record = head | prediction.to_dict(), _record(prediction)
     blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
@@ -30,6 +34,11 @@ def prediction_view(
         document["symbolic"] = symbolic.to_dict()
         record["symbolic"] = str(symbolic.to_dict()["expression"])
         blocks.append("\n".join(symbolic.lines(prediction.throughput_tok_s)))
+    if check is not None:
+        document["grid_check"] = check.to_dict()
+        record["grid_error_tok_s_percent"] = check.error_percent
+        stopped = f"\nno finer grid: {check.stopped}" if check.stopped and check.steps[1:] else ""
+        blocks.append(check.summary() + stopped)
     return View(document, [record], blocks, warnings=prediction.warnings)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from trmodel.cli import options
 from trmodel.cli.capacity import capacity
+from trmodel.cli.fitting import fit
 from trmodel.cli.importing import app as import_app
 from trmodel.cli.options import Format, examples
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
@@ -123,6 +124,11 @@ app.command(
         "trmodel profile capacity a100-imported --context 1024..8192 --N 16,32,64 --json",
     )
 )(capacity)
+app.command(
+    epilog=examples(
+        "trmodel profile fit --profile a100-imported --measurements paper-figure10 -o fitted.json",
+    )
+)(fit)
 app.add_typer(import_app, name="import")
 
 

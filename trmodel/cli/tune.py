@@ -66,11 +66,28 @@ def tune(
         int | None,
         typer.Option(
             "--seed",
-            help="Recorded in the document. The exact chain uses no randomness, so that it "
-            "changes no figure.",
+            help="Of the samples of --uncertainty; recorded in the document. The exact chain "
+            "uses no randomness.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    uncertainty: Annotated[
+        bool,
+        typer.Option(
+            "--uncertainty",
+            help="Also an interval on throughput and the probability that each B is the best, if "
+            "p, latencies and slow-downs are uncertain; of the last N if there are more than 4.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            help="Of --uncertainty: how many systems to draw.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = 200,
     explain: Annotated[
         bool,
         typer.Option(
@@ -94,7 +111,9 @@ def tune(
     wanted = whole_numbers(N, "--N")
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
-    _check(out, time_limit, values, p, explain)
+    _check(out, time_limit, values, p, explain, uncertainty)
+    if samples < 2:
+        raise UsageError(f"--samples: at least 2 are needed, got {samples}")
     out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
@@ -136,9 +155,17 @@ def tune(
 
         memory = check_capacity(loaded, system.N, routing, tokens)
         explained = {row.N: explain_row(system, row, fixed, solver.value, memory) for row in result}
-    out.emit(
-        view_of(result, False, seed, explained), lambda: view_of(result, True, seed, explained)
-    )
+    sure = None
+    if uncertainty and isinstance(result, ThresholdTable):
+        from trmodel.cli.uncertainty import examined_rows, uncertain_rows
+
+        rows = examined_rows(result)
+        if len(rows) < len(result):
+            out.note(f"uncertainty: of N = {rows[-1].N} only, the last of {len(result)} rows")
+        with progress_bar(quiet, "samples") as progress:
+            sure = uncertain_rows(system, rows, samples, seed or 0, progress)
+    more = (seed, explained, sure)
+    out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
     if plot is not None:
         draw(result, plot, out)
     return _end(result.stopped)
@@ -150,18 +177,21 @@ def _check(
     values: Sequence[float] | None,
     p: float | None,
     explain: bool,
+    uncertainty: bool,
 ) -> None:
     """Refuse options that make no sense together."""
     if time_limit is not None and not (math.isfinite(time_limit) and time_limit >= 0.0):
         raise UsageError(f"--time-limit: must be seconds of at least 0, got {time_limit}")
-    if explain:
-        out.require(DOCUMENT_FORMATS, "has no room for --explain")
+    one_table = {"--explain": explain, "--uncertainty": uncertainty}
+    asked = [option for option, wanted in one_table.items() if wanted]
+    for option in asked:
+        out.require(DOCUMENT_FORMATS, f"has no room for {option}")
     if values is not None:
         out.require(DOCUMENT_FORMATS, "takes one table, not a --sweep")
         if p is not None:
             raise UsageError("--sweep: gives p already; leave out --p")
-        if explain:
-            raise UsageError("--explain: explains one table; leave out --sweep")
+        for option in asked:
+            raise UsageError(f"{option}: is about one table; leave out --sweep")
 
 
 def _end(stopped: str | None) -> int:
