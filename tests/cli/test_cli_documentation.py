@@ -82,16 +82,18 @@ def test_no_command_shows_the_help(capsys):
 def section_of(command):
     """Return the part of the document about a command, and what it shares with others."""
     title = " ".join(("trmodel", *command[:2]))
+    if f"## `{title}`" not in TEXT:  # list, show and schema share the section of profile
+        title = f"trmodel {command[0]}"
     (found,) = re.findall(rf"^##+ `{title}`\n(.*?)(?=^##|\Z)", TEXT, flags=re.MULTILINE | re.DOTALL)
     shared = TEXT[: TEXT.index("## Options of")] if command[0] == "profile" else TEXT
     return shared + found
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if len(c) != 1 or c[0] != "profile"])
+@pytest.mark.parametrize(
+    "command", [c for c in COMMANDS if c not in (("profile",), ("profile", "import"))]
+)
 def test_every_option_is_documented(command):
-    about = section_of(
-        command if command[1:2] not in (("list",), ("show",), ("schema",)) else command[:1]
-    )
+    about = section_of(command)
     for parameter in help_of(*command).params:
         for option in parameter.opts:
             if option.startswith("-"):
