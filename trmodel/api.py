@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trmodel._version import __version__
 from trmodel.documents import StrPath
-from trmodel.errors import LimitError, UsageError
+from trmodel.errors import InfeasibleError, LimitError, UsageError
 from trmodel.markov import Limits, Prediction, Solver, predict_chain
-from trmodel.profile import LoadedProfile, Profile, build_system, load_profile
+from trmodel.profile import (
+    Context,
+    LoadedProfile,
+    Profile,
+    build_system,
+    check_capacity,
+    context_range,
+    load_profile,
+)
 from trmodel.routing import Routing
 from trmodel.search import ThresholdTable, tune_system
 from trmodel.search.sweep import Sweep
@@ -29,6 +38,7 @@ def predict(
     B: Sequence[int],
     routing: StrPath | Routing | None = None,
     p: float | None = None,
+    context: Context | None = None,
     max_batch: int | None = None,
     grid_ms: float | None = None,
     solver: Solver = "auto",
@@ -48,6 +58,9 @@ def predict(
         A preset's name, a path, or a routing; None for the profile's default.
     p
         Probability that the first of two models hands over, in place of the routing's.
+    context
+        Tokens of context of every request, or (low, high) for one that grows over a reply; None
+        for the profile's.
     max_batch
         The most requests in one step of any model.
     grid_ms
@@ -64,7 +77,13 @@ def predict(
     208.0
     """
     system = build_system(
-        load_profile(profile), N, routing, p=p, max_batch=max_batch, grid_ms=grid_ms
+        load_profile(profile),
+        N,
+        routing,
+        p=p,
+        max_batch=max_batch,
+        grid_ms=grid_ms,
+        context=context,
     )
     return predict_chain(system, B, solver=solver, limits=limits)
 
@@ -75,6 +94,8 @@ def tune(
     *,
     routing: StrPath | Routing | None = None,
     p: float | None = None,
+    context: Context | None = None,
+    clip: bool = False,
     fixed: Mapping[int, int] | None = None,
     max_batch: int | None = None,
     grid_ms: float | None = None,
@@ -86,7 +107,9 @@ def tune(
     """Choose the best live thresholds for every concurrency up to the largest N.
 
     Parameters are those of `predict` and of `trmodel.search.tune_system`; ``N`` is one
-    concurrency or several, all rows from 1 to the largest are tuned.
+    concurrency or several, all rows from 1 to the largest are tuned. Where the profile says what
+    fits into GPU memory, a concurrency that does not is refused, or with ``clip`` left out with a
+    warning.
 
     Raises
     ------
@@ -98,10 +121,18 @@ def tune(
     >>> tune("a100-paper", N=4).row(4).B
     (1, 3)
     """
-    wanted = _wanted(N)
     loaded = load_profile(profile)
-    system = build_system(loaded, max(wanted), routing, p=p, max_batch=max_batch, grid_ms=grid_ms)
-    return tune_system(
+    wanted, left_out = fitting(loaded, N, routing, context=context, clip=clip)
+    system = build_system(
+        loaded,
+        max(wanted),
+        routing,
+        p=p,
+        max_batch=max_batch,
+        grid_ms=grid_ms,
+        context=context,
+    )
+    table = tune_system(
         system,
         wanted,
         fixed=fixed,
@@ -109,8 +140,39 @@ def tune(
         limits=limits,
         time_limit_s=time_limit_s,
         progress=progress,
-        origin=origin_of(loaded, system),
+        origin=origin_of(loaded, system, context),
     )
+    return replace(table, warnings=(left_out, *table.warnings)) if left_out else table
+
+
+def fitting(
+    profile: AnyProfile,
+    N: int | Collection[int],
+    routing: StrPath | Routing | None = None,
+    *,
+    context: Context | None = None,
+    clip: bool = False,
+) -> tuple[list[int], str | None]:
+    """Return the concurrencies that fit into GPU memory, and what to say of those that do not.
+
+    Without ``clip`` none may be too many; a profile that does not say what fits lets all pass.
+
+    Raises
+    ------
+    InfeasibleError
+        If one does not fit, or with ``clip`` if none does.
+    TrmodelError
+        Another of its subclasses, if an argument makes no sense.
+    """
+    wanted = _wanted(N)
+    check = check_capacity(load_profile(profile), max(wanted), routing, context)
+    if check.fits or check.largest_N is None:
+        return wanted, None
+    kept = [n for n in wanted if n <= check.largest_N]
+    if not clip or not kept:
+        advice = "" if clip else "; --clip leaves out what does not fit"
+        raise InfeasibleError(f"{check.message}{advice}")
+    return kept, f"left out N from {wanted[len(kept)]} on: {check.message}"
 
 
 def sweep_p(
@@ -188,8 +250,10 @@ def sweep_predictions(
     return predictions
 
 
-def origin_of(loaded: LoadedProfile, system: RoutedSystem) -> dict[str, Any]:
-    """Say what a document was made from, in plain values."""
+def origin_of(
+    loaded: LoadedProfile, system: RoutedSystem, context: Context | None = None
+) -> dict[str, Any]:
+    """Say what a document was made from, in plain values; ``context`` is the one asked for."""
     return {
         "trmodel_version": __version__,
         "profile": {
@@ -202,10 +266,20 @@ def origin_of(loaded: LoadedProfile, system: RoutedSystem) -> dict[str, Any]:
             "committed_tokens": system.committed_tokens.tolist(),
             "entry": system.models[system.entry],
             "max_batch": list(system.max_batch),
+            "context_tokens": _context_tokens(loaded.profile, context),
             "grid_ms": system.grid_ms,
             "grid_error_percent": system.grid_error_percent,
         },
     }
+
+
+def _context_tokens(profile: Profile, context: Context | None) -> int | list[int] | None:
+    """Return the context used; None if neither the question nor the tables name any."""
+    named = profile.context_tokens or any(m.decode.contexts for m in profile.models)
+    if context is None and not named:
+        return None
+    low, high = context_range(profile, context)
+    return low if low == high else [low, high]
 
 
 def _wanted(N: int | Collection[int]) -> list[int]:

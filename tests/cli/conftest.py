@@ -24,6 +24,14 @@ class Result(NamedTuple):
         return json.loads(self.out, parse_constant=refuse)
 
 
+@pytest.fixture(scope="session")
+def paper_fit():
+    """The published points fitted, on a coarse grid; some seconds."""
+    from trmodel.calibrate import fit_profile
+
+    return fit_profile("a100-imported", "paper-figure10", grid_ms=0.1)
+
+
 Run = Callable[..., Result]
 
 

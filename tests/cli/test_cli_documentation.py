@@ -8,11 +8,24 @@ import pytest
 import typer.main
 
 from trmodel.cli.main import app, main
+from trmodel.profile import load_profile
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
-COMMANDS = {"tune": [], "predict": [], "profile": ["list", "show", "schema"]}
+IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sglang-metrics")]
+PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
+COMMANDS = [("tune",), ("predict",), ("profile",), *PROFILE, *IMPORTS]
+
+
+@pytest.fixture(autouse=True)
+def nothing_slow_or_missing(monkeypatch, paper_fit):
+    """Fit once for all, and import whatever is asked for."""
+    profile = load_profile("h100").profile
+    monkeypatch.setattr("trmodel.calibrate.fit_profile", lambda *_, **__: paper_fit)
+    for importer in ("aiconfigurator", "csv", "sglang_metrics"):
+        name = f"trmodel.profile.importers.import_{importer}"
+        monkeypatch.setattr(name, lambda *_, **__: profile)
 
 
 def examples(text):
@@ -41,9 +54,7 @@ def help_of(*command):
     return group
 
 
-@pytest.mark.parametrize(
-    "command", [(name, *inner) for name in COMMANDS for inner in [(), *zip(COMMANDS[name])]]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples_that_run(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*command, "-h"]) == 0
@@ -68,8 +79,22 @@ def test_no_command_shows_the_help(capsys):
         assert f"| {code} |" in TEXT
 
 
-@pytest.mark.parametrize("command", ["tune", "predict"])
+def section_of(command):
+    """Return the part of the document about a command, and what it shares with others."""
+    title = " ".join(("trmodel", *command[:2]))
+    if f"## `{title}`" not in TEXT:  # list, show and schema share the section of profile
+        title = f"trmodel {command[0]}"
+    (found,) = re.findall(rf"^##+ `{title}`\n(.*?)(?=^##|\Z)", TEXT, flags=re.MULTILINE | re.DOTALL)
+    shared = TEXT[: TEXT.index("## Options of")] if command[0] == "profile" else TEXT
+    return shared + found
+
+
+@pytest.mark.parametrize(
+    "command", [c for c in COMMANDS if c not in (("profile",), ("profile", "import"))]
+)
 def test_every_option_is_documented(command):
-    for parameter in help_of(command).params:
+    about = section_of(command)
+    for parameter in help_of(*command).params:
         for option in parameter.opts:
-            assert f"`{option}" in TEXT, option
+            if option.startswith("-"):
+                assert f"`{option}" in about, option

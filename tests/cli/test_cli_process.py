@@ -34,6 +34,8 @@ def test_python_m_and_version():
     [
         (["--help"], "numba scipy pandas matplotlib sympy numpy"),
         (["tune", "--help"], "numba scipy pandas matplotlib sympy numpy"),
+        (["profile", "fit", "--help"], "numba scipy pandas matplotlib sympy numpy"),
+        (["profile", "import", "csv", "--help"], "numba scipy pandas matplotlib sympy numpy"),
         (["--version"], "numba scipy pandas matplotlib sympy numpy"),
         (["profile", "list"], "numba pandas matplotlib sympy"),
         (["tune", "--profile", "a100-paper", "--N", "2"], "pandas matplotlib sympy networkx"),

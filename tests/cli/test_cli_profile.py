@@ -46,3 +46,28 @@ def test_profiles_have_no_thresholds(run):
     for line in ("list", "show a100"):
         result = run(f"profile {line} --format r2r")
         assert (result.code, result.out) == (2, "")
+
+
+def test_show_at_a_context_has_a_status_for_each_step(run):
+    lines = run("profile show h100 --context 1024..3072 --format csv").out.splitlines()
+    assert lines[0] == "model,batch,decode_ms,overhead_ms,step_ms,status"
+    assert len(lines) == 1 + 9 * 5
+    assert {line.rpartition(",")[2] for line in lines[1:]} <= {
+        "measured",
+        "interpolated",
+        "extrapolated",
+    }
+    assert run("profile show h100 --context 1024 --json").code == 2
+    assert "used unchanged" in run("profile show a100 --context 4096").err
+
+
+def test_show_draws_a_chart_and_a_plot(run):
+    assert "ms of a step by batch size" not in run("profile show a100").out
+    lines = run("profile show a100-paper --chart").out.splitlines()
+    assert "   1  6.0  " + 40 * "█" in lines
+    assert "1024  27.9  " + 40 * "█" in lines
+    assert run("profile show a100 --chart --json").code == 2
+    result = run("profile show h100 --plot steps.svg")
+    assert result.err.splitlines()[-1] == "wrote steps.svg"
+    assert Path("steps.svg").stat().st_size > 1000
+    assert run("profile show h100 --plot steps.gif").code == 4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trmodel.calibrate import Driver, gain_drivers
 from trmodel.launch import shown_vector
 from trmodel.markov import CostLedger, ModelMetrics, Prediction, Solver, predict_chain
+from trmodel.profile import CapacityCheck
 from trmodel.search import Candidate, Row
 from trmodel.system import RoutedSystem
 
@@ -28,12 +30,18 @@ class Explanation:
         How many vectors with entries up to N were rejected because they can deadlock.
     chosen, eager
         The predictions under the chosen thresholds and under eager launching.
+    memory
+        Whether the requests fit into GPU memory, in words.
+    drivers
+        What the gain rests on; none if the choice is eager launching.
     """
 
     row: Row
     can_deadlock: int
     chosen: Prediction
     eager: Prediction
+    memory: str
+    drivers: Sequence[Driver]
 
     @property
     def lines(self) -> list[str]:
@@ -47,6 +55,8 @@ class Explanation:
             "can deadlock, sum(B_i - 1) >= N",
             *self._time(),
             self._binds(),
+            *(f"driver, {driver.reading}" for driver in self.drivers),
+            f"memory: {self.memory}",
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,6 +71,8 @@ class Explanation:
             "ledger": _plain(self.chosen.ledger),
             "eager_ledger": _plain(self.eager.ledger),
             "busiest_model": self._busiest().name,
+            "drivers": [driver.to_dict() for driver in self.drivers],
+            "memory": self.memory,
         }
 
     def _ties(self) -> list[Candidate]:
@@ -111,7 +123,7 @@ class Explanation:
 
 
 def explain_row(
-    system: RoutedSystem, row: Row, fixed: Collection[int], solver: Solver
+    system: RoutedSystem, row: Row, fixed: Collection[int], solver: Solver, memory: CapacityCheck
 ) -> Explanation:
     """Explain a row.
 
@@ -123,6 +135,8 @@ def explain_row(
         Models whose thresholds were given.
     solver
         The one that was used.
+    memory
+        The most requests that fit.
     """
     system = system.with_N(row.N)
     free = [i for i in system.reached if i not in fixed]
@@ -131,6 +145,8 @@ def explain_row(
         system.N ** len(free) - len(row.candidates),
         predict_chain(system, row.B, solver=solver),
         predict_chain(system, (1,) * system.M, solver=solver),
+        memory.message or f"at most {memory.largest_N} requests fit",
+        gain_drivers(system, row.B) if max(row.B) > 1 else (),
     )
 
 

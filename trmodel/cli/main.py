@@ -22,7 +22,7 @@ EXIT_CODES = """Exit codes:
   0    an answer was given
   1    internal error
   2    wrong usage
-  3    nothing feasible, or the thresholds given can deadlock
+  3    nothing feasible, the thresholds given can deadlock, or memory does not suffice
   4    bad profile, routing or other file
   5    a limit was reached; the best answer so far was given, if any
   130  interrupted"""
@@ -35,6 +35,7 @@ app = typer.Typer(
         "trmodel tune --profile a100.json --N 4..16",
         "trmodel predict --profile a100-paper --N 4 --B 1,3",
         "trmodel profile list",
+        "trmodel profile capacity h100 --context 8192",
     )
     + "\n\n"
     + EXIT_CODES,
@@ -46,6 +47,7 @@ app.command(
     epilog=examples(
         "trmodel predict --N 4 --B 1,3",
         "trmodel predict --profile a100-paper --N 4 --B 1,3 --json",
+        "trmodel predict --profile h100 --N 4 --B 1,3 --context 1024..3072 --check-grid",
         "trmodel predict --N 8 --B 1,4 --sweep p=0.05..0.6:0.05 --format csv",
         "trmodel predict --profile a100-paper --N 2 --B 1,2 --symbolic",
     )
@@ -56,6 +58,8 @@ app.command(
         "trmodel tune --profile a100-paper --N 4,8,16 -o thresholds.json",
         "trmodel tune --N 8 --B0 1 --p 0.2 --explain",
         "trmodel tune --N 4..8 --sweep p=0.1..0.5:0.1 --format csv --plot sweep.png",
+        "trmodel tune --profile h100 --N 4,60 --context 1024..8192 --clip",
+        "trmodel tune --profile h100 --N 4 --uncertainty",
         "trmodel tune --N 16 --format r2r",
     )
 )(tune)
@@ -117,7 +121,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, UsageError):
         return [_with_option(str(error))], error.exit_code
     if isinstance(error, TrmodelError):
-        return [str(error)], error.exit_code
+        return str(error).splitlines(), error.exit_code
     if isinstance(error, MemoryError):
         return ["out of memory; lower N or use a coarser --grid-ms"], LimitError.exit_code
     if hasattr(error, "format_message"):  # click's errors, whose home depends on typer's version
@@ -134,7 +138,9 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
 def _with_option(message: str) -> str:
     """Name the option instead of the Python argument: ``--max-batch: ...``."""
     return re.sub(
-        r"^(N|B|B\d|p|max_batch|grid_ms|solver)(?=[:\[])",
+        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
+        r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
+        r"|min_samples|tensor_parallel|samples)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

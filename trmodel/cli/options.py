@@ -60,6 +60,16 @@ POption = Annotated[
         rich_help_panel=SYSTEM,
     ),
 ]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="TOKENS",
+        help="Context of every request, such as 2048, or 1024..3072 for one that grows over a "
+        "reply (averaged). Default: the profile's.",
+        rich_help_panel=SYSTEM,
+    ),
+]
 MaxBatchOption = Annotated[
     int | None,
     typer.Option(

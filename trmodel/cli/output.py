@@ -125,6 +125,16 @@ class Output:
         if self.file is None or not self.quiet:
             _print(render(view, self.format, to_stdout=True))
 
+    def emit_text(self, text: str) -> None:
+        """Write a text to the file, or to stdout if there is none."""
+        if self.file is None:
+            _print(text)
+            return
+        from trmodel.documents import write_text_atomically
+
+        write_text_atomically(self.file, text)
+        self.note(f"wrote {self.file}")
+
 
 def output(format: Format | None, json: bool, file: str | None, quiet: bool) -> Output:
     """Gather the output options.
@@ -243,6 +253,15 @@ def _table(blocks: Sequence[str | Grid], to_stdout: bool) -> str:
         lines = [line.rstrip() for line in captured.get().split("\n")]
         drawn.append("\n".join(line for line in lines if line))
     return "\n\n".join(drawn) + "\n"
+
+
+def context_in_words(tokens: int | Sequence[int] | None) -> str:
+    """Say for which context latencies hold, as a line; nothing where none is known."""
+    if tokens is None:
+        return ""
+    if isinstance(tokens, int):
+        return f"context of {tokens} tokens;\n"
+    return f"context that grows from {tokens[0]} to {tokens[1]} tokens, averaged;\n"
 
 
 def grid_in_words(grid_ms: float, error_percent: float) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from trmodel.cli.output import Output
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from trmodel.markov import Prediction
     from trmodel.search import ThresholdTable
     from trmodel.search.sweep import Sweep
@@ -33,7 +35,7 @@ def draw(result: ThresholdTable | Sweep | list[Prediction], file: str, out: Outp
     InputError
         If the file cannot be written.
     """
-    from trmodel.report import ledger_figure, save_figure, sweep_figure, threshold_figure
+    from trmodel.report import ledger_figure, sweep_figure, threshold_figure
     from trmodel.search.sweep import Sweep
 
     if isinstance(result, list):
@@ -42,5 +44,18 @@ def draw(result: ThresholdTable | Sweep | list[Prediction], file: str, out: Outp
         figure = sweep_figure(result)
     else:
         figure = threshold_figure(result)
+    save(figure, file, out)
+
+
+def save(figure: Figure, file: str, out: Output) -> None:
+    """Write a figure and say so.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    from trmodel.report import save_figure
+
     save_figure(figure, file)
     out.note(f"wrote {file}")

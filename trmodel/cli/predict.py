@@ -12,7 +12,7 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import sweep_of_p, vector
+from trmodel.cli.ranges import context_of, sweep_of_p, vector
 from trmodel.errors import UsageError
 
 
@@ -25,6 +25,7 @@ def predict(
     profile: options.ProfileOption = "a100",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: options.ContextOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
@@ -35,6 +36,13 @@ def predict(
             "--symbolic",
             help="Also give the throughput as an exact function of p (up to 30 states, latencies "
             "that are whole grid units).",
+        ),
+    ] = False,
+    check_grid: Annotated[
+        bool,
+        typer.Option(
+            "--check-grid",
+            help="Also solve on grids half and a quarter as wide, and say what that changes.",
         ),
     ] = False,
     format: options.FormatOption = None,
@@ -48,7 +56,8 @@ def predict(
     out.require(DOCUMENT_FORMATS, "takes a whole table; use trmodel tune --format r2r")
     thresholds = vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
-    _check(values, p, symbolic)
+    tokens = context_of(context)
+    _check(values, p, symbolic, check_grid)
     out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
@@ -57,9 +66,14 @@ def predict(
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
-    given: dict[str, Any] = {"routing": routing, "max_batch": max_batch, "grid_ms": grid_ms}
+    given: dict[str, Any] = {
+        "routing": routing,
+        "context": tokens,
+        "max_batch": max_batch,
+        "grid_ms": grid_ms,
+    }
     system = build_system(loaded, N, **given, p=values[0] if values else p)
-    origin = api.origin_of(loaded, system)
+    origin = api.origin_of(loaded, system, tokens)
     search: dict[str, Any] = {"solver": solver.value}
     if values is None:
         prediction = api.predict(loaded, N=N, B=thresholds, p=p, **given, **search)
@@ -68,7 +82,12 @@ def predict(
             from trmodel.cli.symbolic import symbolic as solve_symbolic
 
             found = solve_symbolic(system, thresholds)
-        out.emit(prediction_view(prediction, origin, found))
+        checked = None
+        if check_grid:
+            from trmodel.calibrate import grid_check
+
+            checked = grid_check(system, thresholds)
+        out.emit(prediction_view(prediction, origin, found, checked))
         if plot is not None:
             draw([prediction], plot, out)
         return 0
@@ -83,9 +102,13 @@ def predict(
     return 0
 
 
-def _check(values: Sequence[float] | None, p: float | None, symbolic: bool) -> None:
+def _check(
+    values: Sequence[float] | None, p: float | None, symbolic: bool, check_grid: bool
+) -> None:
     """Refuse options that make no sense together."""
     if values is not None and p is not None:
         raise UsageError("--sweep: gives p already; leave out --p")
     if values is not None and symbolic:
         raise UsageError("--symbolic: is a function of p already; leave out --sweep")
+    if values is not None and check_grid:
+        raise UsageError("--check-grid: checks one prediction; leave out --sweep")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trmodel.cli.output import Grid, View, grid_in_words
+from trmodel.cli.output import Grid, View, context_in_words, grid_in_words
 from trmodel.launch import shown_vector
 from trmodel.markov import Prediction
 
 if TYPE_CHECKING:
+    from trmodel.calibrate import GridCheck
     from trmodel.cli.symbolic import Symbolic
 
 LEDGER = ("forward_ms", "threshold_wait_ms", "batch_wait_ms")
@@ -19,17 +20,25 @@ PER_MODEL = ("busy_fraction", "mean_batch", "step_share", "admission_delay_ms")
 
 
 def prediction_view(
-    prediction: Prediction, origin: Mapping[str, Any], symbolic: Symbolic | None
+    prediction: Prediction,
+    origin: Mapping[str, Any],
+    symbolic: Symbolic | None,
+    check: GridCheck | None,
 ) -> View:
-    """Show one prediction, and its throughput as a function if that was found."""
+    """Show one prediction, with its throughput as a function and on finer grids if asked for."""
     head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
     document, record = head | prediction.to_dict(), _record(prediction)
     blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
-    blocks.append(_how([prediction]))
+    blocks.append(_how([prediction], origin))
     if symbolic is not None:
         document["symbolic"] = symbolic.to_dict()
         record["symbolic"] = str(symbolic.to_dict()["expression"])
         blocks.append("\n".join(symbolic.lines(prediction.throughput_tok_s)))
+    if check is not None:
+        document["grid_check"] = check.to_dict()
+        record["grid_error_tok_s_percent"] = check.error_percent
+        stopped = f"\nno finer grid: {check.stopped}" if check.stopped and check.steps[1:] else ""
+        blocks.append(check.summary() + stopped)
     return View(document, [record], blocks, warnings=prediction.warnings)
 
 
@@ -68,7 +77,7 @@ def prediction_sweep_view(
         _title(first, origin),
         Grid((*headings, "forward", "for B", "for batch", "total", "busy"), rows, ("busy",)),
         "forward, waiting for the threshold B or for a running batch: ms per token",
-        _how(predictions),
+        _how(predictions, origin),
     ]
     records = [{"p": p} | _record(found) for p, found in zip(values, predictions, strict=True)]
     return View(document, records, blocks, warnings=warnings)
@@ -143,7 +152,7 @@ def _parts(ledger: Any) -> list[float]:
     return [*(getattr(ledger, part) for part in LEDGER), ledger.total_ms]
 
 
-def _how(predictions: Sequence[Prediction]) -> str:
+def _how(predictions: Sequence[Prediction], origin: Mapping[str, Any]) -> str:
     """Say how the figures were obtained and how far to trust the arithmetic."""
     first = predictions[0]
     solvers = ", ".join(dict.fromkeys(found.solver for found in predictions))
@@ -151,5 +160,6 @@ def _how(predictions: Sequence[Prediction]) -> str:
         f"{first.method}: {max(found.states for found in predictions):,} states, "
         f"{max(found.transitions for found in predictions):,} transitions, solver {solvers}, "
         f"residual {max(found.residual for found in predictions):.0e};\n"
+        + context_in_words(origin["system"]["context_tokens"])
         + grid_in_words(first.grid_ms, first.grid_error_percent)
     )

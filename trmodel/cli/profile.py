@@ -1,24 +1,28 @@
-"""``trmodel profile``: the built-in profiles, one profile in full, and the format's JSON Schema."""
+"""``trmodel profile``: list, show and make profiles, and what fits into GPU memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from typing import Annotated
 
 import typer
 
 from trmodel.cli import options
+from trmodel.cli.capacity import capacity
+from trmodel.cli.fitting import fit
+from trmodel.cli.importing import app as import_app
 from trmodel.cli.options import Format, examples
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
-
-if TYPE_CHECKING:
-    from trmodel.profile import LoadedProfile, ModelProfile, Provenance
+from trmodel.cli.plots import check_plot, save
+from trmodel.cli.ranges import context_of
+from trmodel.errors import UsageError
 
 app = typer.Typer(
-    help="List and show profiles: step latencies and where they come from.",
+    help="List, show and make profiles: step latencies and where they come from.",
     epilog=examples(
         "trmodel profile list",
         "trmodel profile show a100",
-        "trmodel profile schema -o profile.schema.json",
+        "trmodel profile capacity h100 --context 8192",
     ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -63,27 +67,69 @@ def list_profiles(
 
 
 @app.command(
-    epilog=examples("trmodel profile show a100", "trmodel profile show a100 --json -o mine.json")
+    epilog=examples(
+        "trmodel profile show a100",
+        "trmodel profile show a100 --json -o mine.json",
+        "trmodel profile show h100 --context 1024..3072 --chart",
+        "trmodel profile show h100 --plot h100.png",
+    )
 )
 def show(
     profile: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="A built-in name or a JSON file.")
     ],
+    context: options.ContextOption = None,
+    chart: Annotated[
+        bool,
+        typer.Option(
+            "--chart",
+            help="Also draw step latency by batch size in text, as on a terminal anyway.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
     format: options.FormatOption = None,
     json: options.JsonOption = False,
     file: options.FileOption = None,
+    plot: options.PlotOption = None,
     quiet: options.QuietOption = False,
 ) -> int:
     """Show a profile in full; --json gives the profile itself, to be edited and used."""
     out = output(format, json, file, quiet)
     out.require(DOCUMENT_FORMATS, "holds thresholds, not a profile")
+    tokens = context_of(context)
+    if tokens is not None and Format.json in out.formats:
+        raise UsageError("--context: JSON is the profile itself, with every context it lists")
+    if chart and out.format is not Format.table:
+        raise UsageError("--chart: is for people; leave out the other format")
     out.keep(profile)
-    from trmodel.profile import load_profile
+    check_plot(plot)
+    from trmodel.cli.profile_views import profile_view
+    from trmodel.profile import context_range, load_profile
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
-    out.emit(_profile_view(loaded))
+    ends = None if tokens is None else context_range(loaded.profile, tokens)
+    drawn = chart or (plot is None and out.format is Format.table and sys.stdout.isatty())
+    out.emit(profile_view(loaded, ends, drawn), lambda: profile_view(loaded, ends))
+    if plot is not None:
+        from trmodel.report import profile_figure
+
+        save(profile_figure(loaded.profile), plot, out)
     return 0
+
+
+app.command(
+    epilog=examples(
+        "trmodel profile capacity h100",
+        "trmodel profile capacity a100-imported --context 1024..8192 --N 16,32,64 --json",
+    )
+)(capacity)
+app.command(
+    epilog=examples(
+        "trmodel profile fit --profile a100-imported --measurements paper-figure10 -o fitted.json",
+    )
+)(fit)
+app.add_typer(import_app, name="import")
 
 
 @app.command(epilog=examples("trmodel profile schema -o profile.schema.json"))
@@ -100,75 +146,3 @@ def schema(
 
     out.emit(View(profile_schema()))
     return 0
-
-
-def _profile_view(loaded: LoadedProfile) -> View:
-    profile = loaded.profile
-    blocks: list[str | Grid] = [
-        f"{profile.name}: {profile.description}",
-        _facts(loaded),
-    ]
-    records: list[dict[str, Any]] = []
-    for model in profile.models:
-        steps = _steps(model)
-        records += [{"model": model.name, **step} for step in steps]
-        blocks.append(_model_title(model))
-        blocks.append(
-            Grid(tuple(steps[0]), [tuple(f"{v:g}" for v in step.values()) for step in steps])
-        )
-        blocks.append(_sources(model))
-    document = profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return View(document, records, blocks)
-
-
-def _facts(loaded: LoadedProfile) -> str:
-    profile = loaded.profile
-    software = ", ".join(f"{name} {version}" for name, version in profile.software.items())
-    routing = profile.routing
-    facts = {
-        "hardware": f"{profile.hardware.gpus} x {profile.hardware.gpu}",
-        "note": profile.hardware.note,
-        "software": software,
-        "obtained": profile.obtained,
-        "routing": routing if routing is None or isinstance(routing, str) else routing.name,
-        "grid": f"{profile.grid_ms:g} ms",
-        "sha256": loaded.sha256,
-    }
-    return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)
-
-
-def _steps(model: ModelProfile) -> list[dict[str, float]]:
-    """Return the step latency by batch size, and by context if several are listed, added up."""
-    overhead = model.overhead.value_ms if model.overhead else 0.0
-    table = model.decode
-    contexts = table.contexts if len(table.rows) > 1 else ()
-    return [
-        {
-            **({"context": contexts[r]} if contexts else {}),
-            "batch": batch,
-            "decode_ms": latency,
-            "overhead_ms": overhead,
-            "step_ms": round(latency + overhead, 9),
-        }
-        for r, row in enumerate(table.rows)
-        for batch, latency in zip(table.batch, row, strict=True)
-    ]
-
-
-def _model_title(model: ModelProfile) -> str:
-    bound = "" if model.max_batch is None else f", at most {model.max_batch} requests a step"
-    contexts = [f"{context}" for context in model.decode.contexts]
-    tokens = f", context {', '.join(contexts)} tokens" if contexts else ""
-    return f"{model.name}: tensor parallel {model.tensor_parallel}{bound}{tokens}"
-
-
-def _sources(model: ModelProfile) -> str:
-    lines = [f"decode: {_source(model.decode.provenance)}"]
-    if model.overhead:
-        lines.append(f"overhead: {_source(model.overhead.provenance)}")
-    return "\n".join(lines)
-
-
-def _source(provenance: Provenance) -> str:
-    note = f" ({provenance.note})" if provenance.note else ""
-    return f"{provenance.method}; {provenance.source}{note}"

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar while the body runs; yields what to call with chains solved and in all.
+def progress_bar(quiet: bool, what: str = "chains") -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar while the body runs; yields what to call with those done and in all.
 
     Without a terminal, or if ``quiet``, there is no bar and nothing to call.
     """
@@ -19,7 +19,7 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("chains"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 

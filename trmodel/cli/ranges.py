@@ -54,6 +54,26 @@ def vector(text: str, option: str) -> tuple[int, ...]:
     return tuple(int(_read(part, option, _WHOLE, "a whole number")) for part in text.split(","))
 
 
+def context_of(text: str | None) -> int | tuple[int, int] | None:
+    """Read a context in tokens: ``2048``, or ``1024..3072`` for one that grows over a reply.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    if text is None:
+        return None
+    first, dots, last = text.partition("..")
+    low = int(_read(first, "--context", _WHOLE, "a number of tokens"))
+    high = int(_read(last, "--context", _WHOLE, "a number of tokens")) if dots else low
+    if low < 1 or high < low:
+        raise UsageError(
+            f"--context: must be like 2048 or 1024..3072, from 1 token on, got {_cut(text)}"
+        )
+    return (low, high) if dots else low
+
+
 def sweep_of_p(text: str) -> list[float]:
     """Read ``p=RANGE``, the only sweep there is.
 

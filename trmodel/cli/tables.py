@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trmodel.cli.explain import Explanation
-from trmodel.cli.output import Grid, View, grid_in_words
+from trmodel.cli.output import Grid, View, context_in_words, grid_in_words
 from trmodel.launch import shown_vector
 from trmodel.search import Row, ThresholdTable
 from trmodel.search.sweep import Sweep
+
+if TYPE_CHECKING:
+    from trmodel.calibrate import Uncertainty
+    from trmodel.cli.explain import Explanation
 
 HEADINGS = ("N", "B", "tok/s", "per request", "eager", "gain %", "runner-up", "notes")
 LEFT = ("B", "runner-up", "notes")
@@ -20,11 +23,12 @@ def view_of(
     every_row: bool,
     seed: int | None,
     explained: Mapping[int, Explanation] | None = None,
+    sure: Mapping[int, Uncertainty] | None = None,
 ) -> View:
     """Show a table or a sweep: the rows asked for, or every one from n = 1."""
     if isinstance(result, Sweep):
         return _sweep_view(result, every_row, seed)
-    return _table_view(result, every_row, seed, explained)
+    return _table_view(result, every_row, seed, explained, sure)
 
 
 def _table_view(
@@ -32,6 +36,7 @@ def _table_view(
     every_row: bool,
     seed: int | None,
     explained: Mapping[int, Explanation] | None,
+    sure: Mapping[int, Uncertainty] | None,
 ) -> View:
     rows = list(table.rows) if every_row else table.wanted_rows
     document = table.to_dict(every_row) | {"seed": seed}
@@ -43,6 +48,14 @@ def _table_view(
             plain["explanation"] = None if found is None else found.to_dict()
             record["explanation"] = "" if found is None else "; ".join(found.lines)
         blocks += ["\n  ".join(found.lines) for found in explained.values()]
+    if sure is not None:
+        from trmodel.cli.uncertainty import uncertainty_blocks, uncertainty_in_words
+
+        for row, plain, record in zip(rows, document["rows"], records, strict=True):
+            spread = sure.get(row.N)
+            plain["uncertainty"] = None if spread is None else spread.to_dict()
+            record["uncertainty"] = "" if spread is None else uncertainty_in_words(spread)
+        blocks += uncertainty_blocks(sure)
     return View(
         document,
         records,
@@ -116,5 +129,6 @@ def _how(tables: Sequence[ThresholdTable]) -> str:
     return (
         f"exact: {len(chains):,} chains of up to {max(c.states for c in chains):,} states, "
         f"largest residual {max(c.residual for c in chains):.0e};\n"
+        + context_in_words(system["context_tokens"])
         + grid_in_words(system["grid_ms"], system["grid_error_percent"])
     )

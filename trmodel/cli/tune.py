@@ -13,7 +13,7 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, complain, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import sweep_of_p, whole_numbers
+from trmodel.cli.ranges import context_of, sweep_of_p, whole_numbers
 from trmodel.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +36,22 @@ def tune(
     profile: options.ProfileOption = "a100",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: options.ContextOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
     B0: Annotated[int | None, _fixed_option(0)] = None,
     B1: Annotated[int | None, _fixed_option(1)] = None,
     B2: Annotated[int | None, _fixed_option(2)] = None,
+    clip: Annotated[
+        bool,
+        typer.Option(
+            "--clip",
+            help="Leave out the concurrencies that do not fit into GPU memory, instead of "
+            "refusing.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
     sweep: options.SweepOption = None,
     time_limit: Annotated[
         float | None,
@@ -56,11 +66,28 @@ def tune(
         int | None,
         typer.Option(
             "--seed",
-            help="Recorded in the document. The exact chain uses no randomness, so that it "
-            "changes no figure.",
+            help="Of the samples of --uncertainty; recorded in the document. The exact chain "
+            "uses no randomness.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    uncertainty: Annotated[
+        bool,
+        typer.Option(
+            "--uncertainty",
+            help="Also an interval on throughput and the probability that each B is the best, if "
+            "p, latencies and slow-downs are uncertain; of the last N if there are more than 4.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            help="Of --uncertainty: how many systems to draw.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = 200,
     explain: Annotated[
         bool,
         typer.Option(
@@ -83,7 +110,10 @@ def tune(
     out = output(format, json, file, quiet)
     wanted = whole_numbers(N, "--N")
     values = None if sweep is None else sweep_of_p(sweep)
-    _check(out, time_limit, values, p, explain)
+    tokens = context_of(context)
+    _check(out, time_limit, values, p, explain, uncertainty)
+    if samples < 2:
+        raise UsageError(f"--samples: at least 2 are needed, got {samples}")
     out.keep(profile, routing)
     check_plot(plot)
     from trmodel import api
@@ -96,15 +126,18 @@ def tune(
     given: dict[str, Any] = {
         "routing": routing,
         "p": values[0] if values else p,
+        "context": tokens,
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }
-    system = build_system(loaded, max(wanted), **given)
+    fitting, _ = api.fitting(loaded, wanted, routing, context=tokens, clip=clip)
+    system = build_system(loaded, max(fitting), **given)
     if system.M != 2:
         out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
     fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
     search: dict[str, Any] = {
         "solver": solver.value,
+        "clip": clip,
         "fixed": fixed,
         "time_limit_s": time_limit,
     }
@@ -118,11 +151,21 @@ def tune(
     explained = None
     if explain and isinstance(result, ThresholdTable):
         from trmodel.cli.explain import explain_row
+        from trmodel.profile import check_capacity
 
-        explained = {row.N: explain_row(system, row, fixed, solver.value) for row in result}
-    out.emit(
-        view_of(result, False, seed, explained), lambda: view_of(result, True, seed, explained)
-    )
+        memory = check_capacity(loaded, system.N, routing, tokens)
+        explained = {row.N: explain_row(system, row, fixed, solver.value, memory) for row in result}
+    sure = None
+    if uncertainty and isinstance(result, ThresholdTable):
+        from trmodel.cli.uncertainty import examined_rows, uncertain_rows
+
+        rows = examined_rows(result)
+        if len(rows) < len(result):
+            out.note(f"uncertainty: of N = {rows[-1].N} only, the last of {len(result)} rows")
+        with progress_bar(quiet, "samples") as progress:
+            sure = uncertain_rows(system, rows, samples, seed or 0, progress)
+    more = (seed, explained, sure)
+    out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
     if plot is not None:
         draw(result, plot, out)
     return _end(result.stopped)
@@ -134,18 +177,21 @@ def _check(
     values: Sequence[float] | None,
     p: float | None,
     explain: bool,
+    uncertainty: bool,
 ) -> None:
     """Refuse options that make no sense together."""
     if time_limit is not None and not (math.isfinite(time_limit) and time_limit >= 0.0):
         raise UsageError(f"--time-limit: must be seconds of at least 0, got {time_limit}")
-    if explain:
-        out.require(DOCUMENT_FORMATS, "has no room for --explain")
+    one_table = {"--explain": explain, "--uncertainty": uncertainty}
+    asked = [option for option, wanted in one_table.items() if wanted]
+    for option in asked:
+        out.require(DOCUMENT_FORMATS, f"has no room for {option}")
     if values is not None:
         out.require(DOCUMENT_FORMATS, "takes one table, not a --sweep")
         if p is not None:
             raise UsageError("--sweep: gives p already; leave out --p")
-        if explain:
-            raise UsageError("--explain: explains one table; leave out --sweep")
+        for option in asked:
+            raise UsageError(f"{option}: is about one table; leave out --sweep")
 
 
 def _end(stopped: str | None) -> int:

@@ -7,6 +7,7 @@ any thread. Nothing else in the package imports this one until a plot is asked f
 from trmodel.report.comparison import Measurement, comparison_figure
 from trmodel.report.heat_map import heat_map_figure
 from trmodel.report.ledger import ledger_figure
+from trmodel.report.profile import profile_figure
 from trmodel.report.save import FIGURE_SUFFIXES, check_figure_path, save_figure
 from trmodel.report.sweep import sweep_figure
 from trmodel.report.thresholds import threshold_figure
@@ -18,6 +19,7 @@ __all__ = [
     "comparison_figure",
     "heat_map_figure",
     "ledger_figure",
+    "profile_figure",
     "save_figure",
     "sweep_figure",
     "threshold_figure",
