@@ -73,7 +73,7 @@ def test_a100_is_the_imported_forward_pass_with_fitted_overheads_and_slow_downs(
 
 
 def test_forward_passes_at_2048_tokens_are_those_expected_of_the_source():
-    """Figures given for A100 and SGLang 0.5.10; 0.8 ms is what interpolation of one matrix moves."""
+    """Figures given for A100 and SGLang 0.5.10; interpolating one matrix moves 0.8 ms."""
     models = {model.name: model.decode for model in load_profile("a100").profile.models}
     for name, expected, within in (
         ("Qwen3-0.6B", A100_SMALL, 0.15),
