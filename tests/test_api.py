@@ -99,6 +99,8 @@ def test_errors_are_the_documented_ones():
     with pytest.raises(UsageError, match="2 thresholds are needed"):
         trmodel.predict("a100-paper", N=4, B=(1,))
     with pytest.raises(InputError, match=r"decode\.batch"):
+        trmodel.tune("a100", N=512, context=64)
+    with pytest.raises(InfeasibleError, match="do not fit into GPU memory"):
         trmodel.tune("a100", N=512)
 
 

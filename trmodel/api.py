@@ -24,7 +24,7 @@ from trmodel.routing import Routing
 from trmodel.search import ThresholdTable, tune_system
 from trmodel.search.sweep import Sweep
 from trmodel.search.tune import Progress
-from trmodel.system import RoutedSystem
+from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 from trmodel.system_checks import is_int
 
 DEFAULT_PROFILE = "a100"
@@ -165,6 +165,8 @@ def fitting(
         Another of its subclasses, if an argument makes no sense.
     """
     wanted = _wanted(N)
+    if wanted[-1] > MAX_CONCURRENCY:
+        raise UsageError(f"N: must be at most {MAX_CONCURRENCY}, got {wanted[-1]}")
     check = check_capacity(load_profile(profile), max(wanted), routing, context)
     if check.fits or check.largest_N is None:
         return wanted, None

@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -30,10 +32,14 @@ def test_show_gives_a_profile_that_can_be_used(run, name):
 
 
 def test_show_adds_the_step_up(run):
-    lines = run("profile show a100 --format csv").out.splitlines()
-    assert lines[0] == "model,batch,decode_ms,overhead_ms,step_ms"
-    assert lines[1] == "Qwen3-0.6B,1,2.4,3.6,6.0"
-    assert "Qwen3-0.6B,32,9.7,3.6,13.3" in lines
+    rows = list(csv.DictReader(io.StringIO(run("profile show a100 --format csv").out)))
+    models = {model.name: model for model in load_profile("a100").profile.models}
+    assert len(rows) == sum(len(m.decode.batch) * len(m.decode.rows) for m in models.values())
+    for row in rows:
+        overhead = models[row["model"]].overhead
+        assert float(row["overhead_ms"]) == (overhead.value_ms if overhead else 0.0)
+        added = float(row["decode_ms"]) + float(row["overhead_ms"])
+        assert float(row["step_ms"]) == pytest.approx(added)
 
 
 def test_schema_is_the_schema(run):
@@ -58,7 +64,9 @@ def test_show_at_a_context_has_a_status_for_each_step(run):
         "extrapolated",
     }
     assert run("profile show h100 --context 1024 --json").code == 2
-    assert "used unchanged" in run("profile show a100 --context 4096").err
+    Path("steps.csv").write_text("model,batch,latency_ms,context_tokens\na,1,5,1024\n")
+    assert run("profile import csv steps.csv -o one.json").code == 0
+    assert "used unchanged" in run("profile show one.json --context 4096").err
 
 
 def test_show_draws_a_chart_and_a_plot(run):
