@@ -12,9 +12,9 @@ import typer
 
 from trmodel._version import __version__
 from trmodel.cli.options import examples
-from trmodel.cli.output import complain
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
+from trmodel.cli.streams import complain, flush_out, print_out
 from trmodel.cli.tune import tune
 from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
 
@@ -68,7 +68,7 @@ app.add_typer(profile_app, name="profile")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"trmodel {__version__}")
+        print_out(f"trmodel {__version__}\n")
         raise typer.Exit
 
 
@@ -92,13 +92,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command = typer.main.get_command(app)
         code = command.main(given or ["--help"], prog_name="trmodel", standalone_mode=False)
+        flush_out()
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
         if os.environ.get("TRMODEL_DEBUG") == "1":
             raise
-        return _report(error)
+        return _report(_of_stdout(error) or error)
     return code if isinstance(code, int) else 0
+
+
+def _of_stdout(error: Exception) -> InputError | None:
+    """Return what is wrong with stdout if that is why somebody else's writing to it failed."""
+    if isinstance(error, OSError):
+        try:
+            flush_out()
+        except InputError as found:
+            return found
+    return None
 
 
 def _print_what_stdout_can_encode() -> None:

@@ -15,6 +15,7 @@ from trmodel.cli.options import Format, examples
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
 from trmodel.cli.plots import check_plot, save
 from trmodel.cli.ranges import context_of
+from trmodel.cli.streams import is_terminal
 from trmodel.errors import UsageError
 
 app = typer.Typer(
@@ -101,7 +102,7 @@ def show(
         raise UsageError("--context: JSON is the profile itself, with every context it lists")
     if chart and out.format is not Format.table:
         raise UsageError("--chart: is for people; leave out the other format")
-    out.keep(profile)
+    out.keep(profile, plot=plot)
     check_plot(plot)
     from trmodel.cli.profile_views import profile_view
     from trmodel.profile import context_range, load_profile
@@ -109,7 +110,7 @@ def show(
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
     ends = None if tokens is None else context_range(loaded.profile, tokens)
-    drawn = chart or (plot is None and out.format is Format.table and sys.stdout.isatty())
+    drawn = chart or (plot is None and out.format is Format.table and is_terminal(sys.stdout))
     out.emit(profile_view(loaded, ends, drawn), lambda: profile_view(loaded, ends))
     if plot is not None:
         from trmodel.report import profile_figure

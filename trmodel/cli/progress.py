@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from trmodel.cli.streams import is_terminal
+
 
 @contextmanager
 def progress_bar(quiet: bool, what: str = "chains") -> Iterator[Callable[[int, int], None] | None]:
@@ -13,7 +15,7 @@ def progress_bar(quiet: bool, what: str = "chains") -> Iterator[Callable[[int, i
 
     Without a terminal, or if ``quiet``, there is no bar and nothing to call.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console

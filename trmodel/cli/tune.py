@@ -10,10 +10,11 @@ import typer
 
 from trmodel.cli import options
 from trmodel.cli.options import SolverName
-from trmodel.cli.output import DOCUMENT_FORMATS, Output, complain, output
+from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
 from trmodel.cli.ranges import context_of, sweep_of_p, whole_numbers
+from trmodel.cli.streams import complain
 from trmodel.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def tune(
     _check(out, time_limit, values, p, explain, uncertainty)
     if samples < 2:
         raise UsageError(f"--samples: at least 2 are needed, got {samples}")
-    out.keep(profile, routing)
+    out.keep(profile, routing, plot=plot)
     check_plot(plot)
     from trmodel import api
     from trmodel.cli.tables import view_of
