@@ -35,7 +35,7 @@ ROUTING = {
 }
 
 BAD_PROFILES = {
-    "NaN": (spoilt((*LATENCY, 0), float("nan")), ["NaN is not a JSON number"]),
+    "NaN": (spoilt((*LATENCY, 0), float("nan")), ["NaN is not a JSON number (line 1, column "]),
     "negative latency": (spoilt((*LATENCY, 1), -1.0), ["models[1].decode.latency_ms[1]"]),
     "zero latency": (spoilt((*LATENCY, 0), 0), ["models[1].decode.latency_ms[0]"]),
     "huge latency": (spoilt((*LATENCY, 0), 1e9), ["models[1].decode.latency_ms[0]"]),
@@ -129,6 +129,8 @@ WRONG_USAGE = {
     "tune --N 70000": "--N",
     "predict --N 0 --B 1,1": "--N",
     "predict --N x --B 1,1": "--N",
+    "predict --N 4.0 --B 1,1": '--N: "4.0" is not a whole number',
+    "predict --N 1_0 --B 1,1": '--N: "1_0" is not a whole number',
     "predict --B 1,1": "--N",
     "predict --N 4": "--B",
     "predict --N 4 --B 1": "--B",
@@ -215,3 +217,12 @@ def test_json_never_holds_nan():
 
     text = render(View({"a": [float("nan"), 1.5], "b": (float("inf"),)}), Format.json)
     assert json.loads(text) == {"a": [None, 1.5], "b": [None]}
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_has_its_place(run, token):
+    text = f'{{"name": "NaN \\\\" ,\n "x": [1, "-Infinity Infinity\\"", {token}]}}'
+    Path("bad.json").write_text(text, encoding="utf-8")
+    column = text.splitlines()[1].rindex(token) + 1
+    parts = [f"{token} is not a JSON number (line 2, column {column}); give a finite number"]
+    check_refusal(run("tune --profile bad.json"), 4, parts)

@@ -101,3 +101,9 @@ def test_a_model_that_is_never_reached_is_a_warning(run):
     result = run(f"{PAPER} --N 2 --B 1,1 --p 0 --format csv")
     assert result.code == 0
     assert "never reaches Qwen3-32B" in result.err
+
+
+def test_a_throughput_that_depends_on_nothing_is_a_constant(run):
+    out = run(f"{PAPER} --N 2 --B 1,1 --p 0 --symbolic").out
+    assert "\nT = " in out
+    assert "T()" not in out

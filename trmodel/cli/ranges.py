@@ -32,6 +32,17 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return values
 
 
+def whole_number(text: str, option: str) -> int:
+    """Read one whole number as ranges hold them: no ``4.0``, no ``1_000``.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    return int(_read(text, option, _WHOLE, "a whole number"))
+
+
 def numbers(text: str, option: str) -> list[float]:
     """Read a range of numbers, in the order given, each once; ``a..b`` needs a step ``a..b:s``.
 

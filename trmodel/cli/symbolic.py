@@ -37,10 +37,15 @@ class Symbolic:
         given = ", ".join(f"{name} = {value:g}" for name, value in self.values.items())
         value = self.at_routing
         return [
-            f"T({names}) = {self.found.expression} tok/s, exactly ({self.found.states} states)",
-            f"T({given}) = {value:.12g}; numeric chain: {numeric:.12g}, "
+            f"{_T(names)} = {self.found.expression} tok/s, exactly ({self.found.states} states)",
+            f"{_T(given)} = {value:.12g}; numeric chain: {numeric:.12g}, "
             f"relative difference {abs(numeric / value - 1.0):.0e}",
         ]
+
+
+def _T(arguments: str) -> str:
+    """Return T as a function of what is open, as a constant where nothing is."""
+    return f"T({arguments})" if arguments else "T"
 
 
 def symbolic(system: RoutedSystem, B: Sequence[int]) -> Symbolic:

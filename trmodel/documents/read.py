@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -116,6 +117,10 @@ def parse_json(text: str, where: str) -> Any:
         raise InputError(f"{where}: nested too deep; not a document") from None
     except UnicodeEncodeError:
         raise InputError(f"{where}: holds half a surrogate pair (\\ud800...); remove it") from None
+    except _ConstantError as error:
+        raise InputError(
+            f"{where}: {error} is not a JSON number{_place(text, str(error))}; give a finite number"
+        ) from None
     except ValueError as error:
         raise InputError(f"{where}: {shown(str(error))}") from None
     return data
@@ -131,7 +136,22 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(token: str) -> NoReturn:
-    raise ValueError(f"{token} is not a JSON number; give a finite number")
+    raise _ConstantError(token)
+
+
+class _ConstantError(ValueError):
+    """NaN, Infinity or -Infinity in place of a number."""
+
+
+def _place(text: str, token: str) -> str:
+    """Say where a word first stands outside of the strings of a JSON text."""
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|-?[A-Za-z]+', text):
+        if found[0] == token:
+            start = found.start()
+            column = start - text.rfind("\n", 0, start)
+            line = text.count("\n", 0, start) + 1
+            return f" (line {line}, column {column})"
+    return ""
 
 
 def _finite(token: str) -> float:
