@@ -57,6 +57,7 @@ def test_a_single_candidate_has_no_runner_up_and_no_verdict():
 
 def test_eager_need_not_be_a_candidate():
     choice = choose([candidate((3, 1), 90.0)], EAGER)
+    assert notes(choice) == ["worse than eager by 10.0 %"]
     assert choice.best.B == (3, 1)
     assert abs(choice.gain_percent + 10.0) < 1e-12
 

@@ -16,6 +16,8 @@ INDISTINGUISHABLE = 1e-3
 """Relative difference in throughput below which the model cannot tell thresholds apart."""
 NOT_WORTH_IT_PERCENT = 1.0
 """A gain over eager launching below this is not worth delayed batching."""
+WORSE_PERCENT = 0.05
+"""A loss against eager launching below this is shown as none."""
 ALTERNATIVES = 5
 
 
@@ -97,7 +99,9 @@ def notes(choice: Choice) -> list[str]:
     """Say in words what a user should know before taking the advice."""
     result = []
     gain = choice.gain_percent
-    if len(choice.ranked) > 1 and gain < NOT_WORTH_IT_PERCENT:
+    if gain <= -WORSE_PERCENT:
+        result.append(f"worse than eager by {-gain:.1f} %")
+    elif len(choice.ranked) > 1 and gain < NOT_WORTH_IT_PERCENT:
         result.append(f"not worth it: gain over eager {gain:.1f} %")
     if len(choice.tied) > 1:
         others = [shown_vector(c.B) for c in choice.tied if c is not choice.best]
