@@ -102,6 +102,7 @@ def tune(
     solver: Solver = "auto",
     limits: Limits = Limits(),
     time_limit_s: float | None = None,
+    deadline: float | None = None,
     progress: Progress | None = None,
 ) -> ThresholdTable:
     """Choose the best live thresholds for every concurrency up to the largest N.
@@ -139,6 +140,7 @@ def tune(
         solver=solver,
         limits=limits,
         time_limit_s=time_limit_s,
+        deadline=deadline,
         progress=progress,
         origin=origin_of(loaded, system, context),
     )
@@ -198,18 +200,19 @@ def sweep_p(
     values = [float(p) for p in values]
     if not values:
         raise UsageError("p: at least one value is needed")
-    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    limit: dict[str, Any] = {}
+    if time_limit_s is not None:
+        limit = {"time_limit_s": time_limit_s, "deadline": time.monotonic() + time_limit_s}
     tables: list[ThresholdTable] = []
     stopped = None
     for p in values:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
         def report(done: int, total: int, before: int = len(tables)) -> None:
             if progress:
                 progress(before * total + done, len(values) * total)
 
         try:
-            table = tune(profile, N, p=p, time_limit_s=left, progress=report, **options)
+            table = tune(profile, N, p=p, progress=report, **limit, **options)
         except LimitError as error:
             if not tables:
                 raise

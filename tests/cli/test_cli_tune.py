@@ -203,6 +203,7 @@ def test_a_search_that_is_stopped_gives_the_rows_it_has(run, monkeypatch):
     monkeypatch.setattr("trmodel.search.tune.time.monotonic", lambda: float(next(clock)))
     result = run(f"{PAPER} --N 3..8 --time-limit 15 --format r2r")
     assert result.code == 5
+    assert "warning: thresholds above n = 3 repeat those of its row" in result.err
     assert [line.count(",") for line in result.out.splitlines()] == [7, 7]
 
 
@@ -211,3 +212,20 @@ def test_a_routing_that_is_left_out_is_a_warning(run):
     assert result.code == 0
     assert "trmodel: warning: routing never reaches Qwen3-32B" in result.err
     assert run(f"{PAPER} --N 2 --p 0 --json").json["warnings"]
+
+
+def test_a_sweep_that_is_stopped_names_the_limit_that_was_given(run, monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr("trmodel.search.tune.time.monotonic", lambda: float(next(clock)))
+    # n = 1, 2 take 4 ticks, so that the second p stops.
+    result = run(f"{PAPER} --N 2 --time-limit 6 --sweep p=0.1,0.2,0.3 --json")
+    assert result.code == 5
+    assert {row["p"] for row in result.json["rows"]} == {0.1}
+    assert "the time limit of 6 s was reached" in result.err
+    assert result.err.endswith("none that was asked for (p = 0.2)\n")
+
+
+def test_thresholds_worse_than_eager_are_called_so(run):
+    (row,) = run(f"{PAPER} --N 4 --B0 4 --json").json["rows"]
+    assert row["gain_percent"] < -1.0
+    assert row["notes"] == [f"worse than eager by {-row['gain_percent']:.1f} %"]

@@ -48,3 +48,8 @@ def test_it_says_what_it_is_about(sweep):
         assert part in words(figure)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["4", "3"]
+
+
+def test_a_threshold_that_was_given_is_not_called_chosen(sweep):
+    assert "Given threshold of Qwen3-32B" in words(sweep_figure(sweep, given=[1]))
+    assert "Chosen threshold of Qwen3-32B" in words(sweep_figure(sweep, given=[0]))

@@ -7,6 +7,7 @@ import trmodel
 from trmodel.errors import InfeasibleError, InputError, LimitError, UsageError
 from trmodel.launch import is_live
 from trmodel.markov import Limits, solve_chain
+from trmodel.markov.metrics import class_warnings
 from trmodel.search import tune_system
 from trmodel.system import RoutedSystem
 
@@ -134,3 +135,11 @@ def test_three_models_are_tuned_over_the_whole_simplex():
     known = {c.B: c.throughput_tok_s for c in row.candidates}
     assert known[1, 1, 1] == pytest.approx(152.76, abs=0.1)
     assert known[1, 1, 2] == pytest.approx(155.42, abs=0.1)
+
+
+def test_several_recurrent_classes_are_one_warning():
+    assert class_warnings([1, 1]) == []
+    (one,) = class_warnings([1, 3, 3])
+    assert "in one of 3 recurrent classes" in one
+    (several,) = class_warnings([2, 1, 4])
+    assert "in one of 2 to 4 recurrent classes" in several

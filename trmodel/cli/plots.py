@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from trmodel.cli.output import Output
@@ -27,8 +28,13 @@ def check_plot(file: str | None) -> None:
         check_figure_path(file)
 
 
-def draw(result: ThresholdTable | Sweep | list[Prediction], file: str, out: Output) -> None:
-    """Draw a table, a sweep or predictions to a file.
+def draw(
+    result: ThresholdTable | Sweep | list[Prediction],
+    file: str,
+    out: Output,
+    given: Collection[int] = (),
+) -> None:
+    """Draw a table, a sweep or predictions to a file; ``given`` are models with fixed thresholds.
 
     Raises
     ------
@@ -41,7 +47,7 @@ def draw(result: ThresholdTable | Sweep | list[Prediction], file: str, out: Outp
     if isinstance(result, list):
         figure = ledger_figure(result)
     elif isinstance(result, Sweep):
-        figure = sweep_figure(result)
+        figure = sweep_figure(result, given=given)
     else:
         figure = threshold_figure(result)
     save(figure, file, out)

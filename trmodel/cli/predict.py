@@ -12,12 +12,12 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import context_of, sweep_of_p, vector
+from trmodel.cli.ranges import context_of, sweep_of_p, vector, whole_number
 from trmodel.errors import UsageError
 
 
 def predict(
-    N: Annotated[int, typer.Option("--N", metavar="N", help="Concurrent requests.")],
+    N: Annotated[str, typer.Option("--N", metavar="N", help="Concurrent requests.")],
     B: Annotated[
         str,
         typer.Option("--B", metavar="B0,B1,...", help="A threshold for each model, such as 1,3."),
@@ -54,11 +54,11 @@ def predict(
     """Predict throughput, delays and where the time goes under one threshold vector B."""
     out = output(format, json, file, quiet)
     out.require(DOCUMENT_FORMATS, "takes a whole table; use trmodel tune --format r2r")
-    thresholds = vector(B, "--B")
+    concurrency, thresholds = whole_number(N, "--N"), vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
     _check(values, p, symbolic, check_grid)
-    out.keep(profile, routing)
+    out.keep(profile, routing, plot=plot)
     check_plot(plot)
     from trmodel import api
     from trmodel.cli.predictions import prediction_sweep_view, prediction_view
@@ -72,11 +72,11 @@ def predict(
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }
-    system = build_system(loaded, N, **given, p=values[0] if values else p)
+    system = build_system(loaded, concurrency, **given, p=values[0] if values else p)
     origin = api.origin_of(loaded, system, tokens)
     search: dict[str, Any] = {"solver": solver.value}
     if values is None:
-        prediction = api.predict(loaded, N=N, B=thresholds, p=p, **given, **search)
+        prediction = api.predict(loaded, N=concurrency, B=thresholds, p=p, **given, **search)
         found = None
         if symbolic:
             from trmodel.cli.symbolic import symbolic as solve_symbolic
@@ -93,12 +93,17 @@ def predict(
         return 0
     with progress_bar(quiet) as progress:
         predictions = api.sweep_predictions(
-            values, loaded, N=N, B=thresholds, progress=progress, **given, **search
+            values, loaded, N=concurrency, B=thresholds, progress=progress, **given, **search
         )
     out.emit(prediction_sweep_view(values, predictions, origin))
     if plot is not None:
         fixed = dict(enumerate(thresholds))
-        draw(api.sweep_p(values, loaded, N, fixed=fixed, **given, **search), plot, out)
+        draw(
+            api.sweep_p(values, loaded, concurrency, fixed=fixed, **given, **search),
+            plot,
+            out,
+            fixed,
+        )
     return 0
 
 

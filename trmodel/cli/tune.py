@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trmodel.cli import options
-from trmodel.cli.options import SolverName
+from trmodel.cli.options import Format, SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
@@ -167,8 +167,13 @@ def tune(
             sure = uncertain_rows(system, rows, samples, seed or 0, progress)
     more = (seed, explained, sure)
     out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
+    if result.stopped and Format.r2r in out.formats and isinstance(result, ThresholdTable):
+        out.note(
+            f"trmodel: warning: thresholds above n = {len(result.rows)} repeat those of its row, "
+            "the last that is complete"
+        )
     if plot is not None:
-        draw(result, plot, out)
+        draw(result, plot, out, fixed)
     return _end(result.stopped)
 
 

@@ -14,7 +14,7 @@ With time-weighted state probabilities w(s) = pi(s) tau(s) / sum pi tau and thro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -158,7 +158,7 @@ def predict_chain(
         recurrent_classes=chain.recurrent_classes,
         grid_ms=system.grid_ms,
         grid_error_percent=system.grid_error_percent,
-        warnings=(*chain.system.warnings, *class_warnings(chain)),
+        warnings=(*chain.system.warnings, *class_warnings([chain.recurrent_classes])),
     )
 
 
@@ -179,12 +179,18 @@ def no_waiting_tok_s(system: RoutedSystem) -> float:
     return system.N * alone
 
 
-def class_warnings(chain: Chain) -> list[str]:
-    """Say when routing leads to one of several recurrent classes by chance."""
-    if chain.recurrent_classes == 1:
+def class_warnings(classes: Collection[int]) -> list[str]:
+    """Say, once for all chains, when routing leads to one of several recurrent classes by chance.
+
+    ``classes`` are the numbers of classes of the chains.
+    """
+    several = [count for count in classes if count > 1]
+    if not several:
         return []
+    least, most = min(several), max(several)
+    number = f"{most}" if least == most else f"{least} to {most}"
     return [
-        f"the chain ends in one of {chain.recurrent_classes} recurrent classes by chance; "
+        f"the chain ends in one of {number} recurrent classes by chance; "
         "figures are averages over them"
     ]
 

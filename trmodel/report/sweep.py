@@ -3,6 +3,8 @@ large the thresholds should be."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,13 +25,15 @@ from trmodel.search.sweep import Sweep
 LEGEND_ROWS = 16
 
 
-def sweep_figure(sweep: Sweep, *, title: str | None = None) -> Figure:
+def sweep_figure(sweep: Sweep, *, given: Collection[int] = (), title: str | None = None) -> Figure:
     """Plot, against p, the gain over eager launching and the chosen thresholds, a line per N.
 
     Parameters
     ----------
     sweep
         Rows that a stopped sweep lacks are left out.
+    given
+        The models whose thresholds were fixed and not chosen.
     title
         In place of the profile and models.
     """
@@ -55,7 +59,8 @@ def sweep_figure(sweep: Sweep, *, title: str | None = None) -> Figure:
     gain.axhline(NOT_WORTH_IT_PERCENT, color=GREY, linewidth=0.8, linestyle=":")
     for i, axes in zip(chosen, panels, strict=True):
         dress(axes, "", f"B{i} (requests)")
-        axes.set_title(f"Chosen threshold of {plain(models[i])}", loc="left", fontsize=SMALL)
+        how = "Given" if i in given else "Chosen"
+        axes.set_title(f"{how} threshold of {plain(models[i])}", loc="left", fontsize=SMALL)
         axes.yaxis.set_major_locator(whole_numbers())
         axes.set_ylim(bottom=0.5)
     panels[-1].set_xlabel(f"Probability p of a hand-over by {plain(models[0])}", fontsize=TEXT)

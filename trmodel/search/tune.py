@@ -42,6 +42,7 @@ def tune_system(
     solver: Solver = "auto",
     limits: Limits = Limits(),
     time_limit_s: float | None = None,
+    deadline: float | None = None,
     progress: Progress | None = None,
     origin: Mapping[str, Any] | None = None,
 ) -> ThresholdTable:
@@ -57,7 +58,10 @@ def tune_system(
         Thresholds that are given, by model index. Below the wanted rows a fixed threshold above
         what is live at n is lowered to that, which the row's notes say.
     time_limit_s
-        Seconds after which the search stops with the rows it has.
+        Seconds after which the search stops with the rows it has; chains in progress are
+        finished first.
+    deadline
+        When these seconds are over, as `time.monotonic` tells it, if they began before this call.
     progress
         Called after every chain.
 
@@ -84,9 +88,10 @@ def tune_system(
     plans = {n: _plan(systems[n], fixed, n in wanted) for n in systems}
     total = sum(len(plan.evaluated) for plan in plans.values())
     rows: list[Row] = []
-    warnings: list[str] = list(system.restricted().warnings)
+    classes: list[int] = []
     stopped = None
-    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    if time_limit_s is not None and deadline is None:
+        deadline = time.monotonic() + time_limit_s
     done = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool, threadpool_limits(1, user_api="blas"):
         solved = _in_order(
@@ -104,12 +109,16 @@ def tune_system(
             for n, plan in plans.items():
                 row = {}
                 for B in plan.evaluated:
-                    row[B], said = next(solved)
-                    warnings += [warning for warning in said if warning not in warnings]
+                    row[B], recurrent = next(solved)
+                    classes.append(recurrent)
                     done += 1
                     if progress:
                         progress(done, total)
-                    if deadline is not None and time.monotonic() > deadline:
+                    if (
+                        time_limit_s is not None
+                        and deadline is not None
+                        and time.monotonic() > deadline
+                    ):
                         raise LimitError(f"the time limit of {time_limit_s:g} s was reached")
                 candidates = [row[B] for B in plan.candidates]
                 rows.append(Row(n, choose(candidates, row[plan.eager]), plan.notes))
@@ -118,13 +127,13 @@ def tune_system(
         finally:
             solved.close()
     if stopped and not any(row.N in wanted for row in rows):
-        raise LimitError(stopped)
+        raise LimitError(f"{stopped}, none that was asked for")
     return ThresholdTable(
         models=system.models,
         rows=tuple(rows),
         wanted=tuple(sorted(wanted)),
         origin=dict(origin or {}),
-        warnings=tuple(warnings),
+        warnings=(*system.restricted().warnings, *class_warnings(classes)),
         stopped=stopped,
     )
 
@@ -173,7 +182,8 @@ def _plan(system: RoutedSystem, fixed: Mapping[int, int], wanted: bool) -> _Plan
 
 
 Job = tuple[RoutedSystem, tuple[int, ...], Splits]
-Solved = tuple[Candidate, list[str]]
+Solved = tuple[Candidate, int]
+"""A candidate and the number of its chain's recurrent classes."""
 
 
 def _in_order(
@@ -190,7 +200,7 @@ def _in_order(
         candidate = Candidate(
             B, chain.throughput_tok_s, chain.states, "exact", chain.method, chain.residual
         )
-        return candidate, class_warnings(chain)
+        return candidate, chain.recurrent_classes
 
     pending: list[Future[Solved]] = []
     ahead = 2 * (os.cpu_count() or 1)
