@@ -207,7 +207,7 @@ def test_records_that_are_wrong_are_all_named(tmp_path):
         'line 3: scheduled_requests.num_decode_requests: must be a whole number, got "one"',
         "line 4: scheduled_requests: is missing; it is required",
         "line 6: must be an object, a record of SGLang's forward-pass metrics on each line",
-        "line 7: NaN is not a JSON number; give a finite number",
+        "line 7: NaN is not a JSON number (line 1, column 7); give a finite number",
     ]
 
 
