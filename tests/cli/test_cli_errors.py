@@ -226,3 +226,18 @@ def test_what_is_no_number_has_its_place(run, token):
     column = text.splitlines()[1].rindex(token) + 1
     parts = [f"{token} is not a JSON number (line 2, column {column}); give a finite number"]
     check_refusal(run("tune --profile bad.json"), 4, parts)
+
+
+@pytest.mark.parametrize(
+    "command", ["tune --N 2 --seed -1", "profile fit --measurements paper-figure10 --seed -1"]
+)
+def test_a_negative_seed_is_wrong_usage(run, command):
+    result = run(command)
+    assert (result.code, result.out) == (2, "")
+    assert "--seed" in result.err
+
+
+def test_showing_a_profile_names_what_is_doubtful_in_it(run):
+    result = run("profile show h200")
+    assert result.code == 0
+    assert "warning: Qwen3-0.6B: dip of 15.3 % at batch 16" in result.err

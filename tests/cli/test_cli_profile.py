@@ -21,10 +21,12 @@ def test_list_names_every_builtin(run):
 @pytest.mark.parametrize("name", profile_names())
 def test_show_gives_a_profile_that_can_be_used(run, name):
     result = run(f"profile show {name} --json -o mine.json")
-    assert result.err == f"profile: built-in {name}\nwrote mine.json\n"
+    said = [line for line in result.err.splitlines() if "warning: " not in line]
+    assert said == [f"profile: built-in {name}", "wrote mine.json"]
+    assert (said == result.err.splitlines()) == (name != "h200")  # whose data have real dips
     assert result.json == json.loads(Path("mine.json").read_text())
     assert load_profile("mine.json").profile == load_profile(name).profile
-    assert run("profile show mine.json").err == "profile: mine.json\n"
+    assert run("profile show mine.json").err.splitlines()[0] == "profile: mine.json"
     text = run(f"profile show {name}").out
     for model in load_profile(name).profile.models:
         assert model.name in text

@@ -44,7 +44,7 @@ def fit(
             rich_help_panel=options.SYSTEM,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the starts of the search.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the starts of the search.")] = 0,
     name: Annotated[
         str | None,
         typer.Option("--name", help="Of the fitted profile. Default: the profile's, -fitted."),

@@ -105,10 +105,12 @@ def show(
     out.keep(profile, plot=plot)
     check_plot(plot)
     from trmodel.cli.profile_views import profile_view
-    from trmodel.profile import context_range, load_profile
+    from trmodel.profile import context_range, load_profile, plausibility_warnings
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
+    for warning in plausibility_warnings(loaded.profile):
+        out.note(f"trmodel: warning: {warning}")
     ends = None if tokens is None else context_range(loaded.profile, tokens)
     drawn = chart or (plot is None and out.format is Format.table and is_terminal(sys.stdout))
     out.emit(profile_view(loaded, ends, drawn), lambda: profile_view(loaded, ends))

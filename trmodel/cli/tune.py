@@ -67,6 +67,7 @@ def tune(
         int | None,
         typer.Option(
             "--seed",
+            min=0,
             help="Of the samples of --uncertainty; recorded in the document. The exact chain "
             "uses no randomness.",
             rich_help_panel=SEARCH,
