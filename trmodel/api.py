@@ -197,9 +197,8 @@ def sweep_p(
     TrmodelError
         One of its subclasses; see `trmodel.errors`.
     """
-    values = [float(p) for p in values]
-    if not values:
-        raise UsageError("p: at least one value is needed")
+    values = _probabilities(values)
+    loaded = load_profile(profile)
     limit: dict[str, Any] = {}
     if time_limit_s is not None:
         limit = {"time_limit_s": time_limit_s, "deadline": time.monotonic() + time_limit_s}
@@ -212,7 +211,7 @@ def sweep_p(
                 progress(before * total + done, len(values) * total)
 
         try:
-            table = tune(profile, N, p=p, progress=report, **limit, **options)
+            table = tune(loaded, N, p=p, progress=report, **limit, **options)
         except LimitError as error:
             if not tables:
                 raise
@@ -243,9 +242,7 @@ def sweep_predictions(
     TrmodelError
         One of its subclasses; see `trmodel.errors`.
     """
-    values = [float(p) for p in values]
-    if not values:
-        raise UsageError("p: at least one value is needed")
+    values = _probabilities(values)
     loaded = load_profile(profile)
     predictions = []
     for p in values:
@@ -285,6 +282,13 @@ def _context_tokens(profile: Profile, context: Context | None) -> int | list[int
         return None
     low, high = context_range(profile, context)
     return low if low == high else [low, high]
+
+
+def _probabilities(values: Iterable[float]) -> list[float]:
+    several = [float(p) for p in values]
+    if not several:
+        raise UsageError("p: at least one value is needed")
+    return several
 
 
 def _wanted(N: int | Collection[int]) -> list[int]:

@@ -105,14 +105,14 @@ def stationary(
             f"solver: gth is dense and limited to {GTH_MAX_STATES:,} states, this chain has "
             f"{states:,}; use another solver"
         )
-    failures = []
+    failure = ""
     for method in _methods(solver, states):
         try:
             solutions = _solutions(T, method, AUTO_SWEEPS if solver == "auto" else MAX_SWEEPS)
             return Stationary(solutions[0], method, _certified(T, solutions, tolerance))
         except NotConvergedError as error:
-            failures.append(f"{method}: {error}")
-    raise NotConvergedError(f"no stationary distribution of {states:,} states; {failures[-1]}")
+            failure = f"{method}: {error}"
+    raise NotConvergedError(f"no stationary distribution of {states:,} states; {failure}")
 
 
 def _methods(solver: Solver, states: int) -> list[Method]:
