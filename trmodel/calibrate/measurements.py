@@ -19,12 +19,9 @@ from trmodel.documents import (
     StrPath,
     Text,
     WholeNumber,
-    check_header,
     document_names,
     find_document,
-    parse_document,
-    read_json,
-    shown,
+    load_document,
 )
 from trmodel.errors import InfeasibleError, InputError
 from trmodel.launch import require_live
@@ -150,9 +147,8 @@ def load_measurements(source: StrPath | Measurements | LoadedMeasurements) -> Lo
     if isinstance(source, Measurements):
         return LoadedMeasurements(source, f"measurements {source.name}")
     path, origin = find_document(source, DATA, "measurement file")
-    data, _ = read_json(path)
-    check_header(data, MEASUREMENTS_SCHEMA, MEASUREMENTS_VERSION, shown(path))
-    return LoadedMeasurements(parse_document(Measurements, data, shown(path)), origin)
+    document, _ = load_document(Measurements, path, MEASUREMENTS_SCHEMA, MEASUREMENTS_VERSION)
+    return LoadedMeasurements(document, origin)
 
 
 def measurements_schema() -> dict[str, Any]:

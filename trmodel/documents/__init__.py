@@ -14,6 +14,7 @@ from trmodel.documents.validate import (
     Text,
     WholeNumber,
     check_header,
+    load_document,
     parse_document,
     validation_problems,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "document_names",
     "find_document",
     "json_text",
+    "load_document",
     "parse_document",
     "parse_json",
     "read_json",

@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trmodel.documents.words import scalar, shown
+from trmodel.documents.read import read_json
+from trmodel.documents.words import StrPath, scalar, shown
 from trmodel.errors import InputError
 
 MAX_PROBLEMS = 100
@@ -27,6 +28,22 @@ class Document(BaseModel):
 
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
+
+
+def load_document(
+    cls: type[AnyDocument], path: StrPath, schema: str, version: int
+) -> tuple[AnyDocument, str]:
+    """Read a document of one kind; return it and the SHA-256 of its bytes, in hexadecimal.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is of another kind or a newer version, or with every problem of it.
+    """
+    data, sha256 = read_json(path)
+    where = shown(path)
+    check_header(data, schema, version, where)
+    return parse_document(cls, data, where), sha256
 
 
 def check_header(data: Mapping[str, Any], schema: str, version: int, where: str) -> None:

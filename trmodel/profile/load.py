@@ -8,12 +8,9 @@ from pathlib import Path
 
 from trmodel.documents import (
     StrPath,
-    check_header,
     document_names,
     find_document,
-    parse_document,
-    read_json,
-    shown,
+    load_document,
 )
 from trmodel.profile.schema import PROFILE_SCHEMA, PROFILE_VERSION, Profile
 
@@ -66,6 +63,5 @@ def load_profile(source: StrPath | Profile | LoadedProfile) -> LoadedProfile:
         digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
         return LoadedProfile(source, f"profile {source.name}", digest)
     path, origin = find_document(source, BUILTIN, "profile")
-    data, sha256 = read_json(path)
-    check_header(data, PROFILE_SCHEMA, PROFILE_VERSION, shown(path))
-    return LoadedProfile(parse_document(Profile, data, shown(path)), origin, sha256)
+    profile, sha256 = load_document(Profile, path, PROFILE_SCHEMA, PROFILE_VERSION)
+    return LoadedProfile(profile, origin, sha256)

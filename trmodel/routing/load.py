@@ -9,11 +9,9 @@ from pathlib import Path
 from trmodel.documents import (
     AnyDocument,
     StrPath,
-    check_header,
     document_names,
     find_document,
-    parse_document,
-    read_json,
+    load_document,
     shown,
 )
 from trmodel.errors import InputError
@@ -71,6 +69,4 @@ def _refuse_not_yet(name: str) -> None:
 
 
 def _read(path: Path, cls: type[AnyDocument]) -> AnyDocument:
-    data, _ = read_json(path)
-    check_header(data, ROUTING_SCHEMA, ROUTING_VERSION, shown(path))
-    return parse_document(cls, data, shown(path))
+    return load_document(cls, path, ROUTING_SCHEMA, ROUTING_VERSION)[0]
