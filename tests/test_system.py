@@ -1,9 +1,12 @@
 """RoutedSystem: what it holds, what is derived from it, and everything it refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from trmodel.errors import InputError, UsageError
+from trmodel.phases import Phase
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 from trmodel.system_checks import latency_problem
 
@@ -221,9 +224,9 @@ NAN, INF = float("nan"), float("inf")
         ({"max_batch": [2]}, "max_batch: one number or 2 are needed, got 1"),
         ({"grid_ms": 0.0}, "grid_ms: must be a positive number of milliseconds, got 0.0"),
         ({"grid_ms": NAN}, "grid_ms: must be a positive number of milliseconds, got nan"),
-        ({"entry": "huge"}, "entry: huge is not one of the models small, large"),
-        ({"entry": 2}, "entry: must be a model's name or index below 2, got 2"),
-        ({"entry": -1}, "entry: must be a model's name or index below 2, got -1"),
+        ({"entry": "huge"}, "entry: huge is not one of small, large"),
+        ({"entry": 2}, "entry: must be a name or an index below 2, got 2"),
+        ({"entry": -1}, "entry: must be a name or an index below 2, got -1"),
     ],
 )
 def test_each_problem_has_its_path(changes, expected):
@@ -264,3 +267,74 @@ def test_latencies_that_cannot_be(value):
 @pytest.mark.parametrize("value", [1e-3, 27.9, 600_000.0])
 def test_latencies_that_can_be(value):
     assert latency_problem(value) is None
+
+
+def a_phased(**changes):
+    """The small model probes, then writes; the large model writes; a probe opens a new reply."""
+    values = {
+        "models": ("small", "large"),
+        "latency_ms": (6.0, 27.9),
+        "transition_probability": [[0, 0.7, 0.3], [0.1, 0.9, 0], [0.1, 0, 0.9]],
+        "committed_tokens": np.array([[0, 0, 0], [1, 1, 1], [1, 1, 1]]),
+        "N": 4,
+        "phases": (Phase("probe", 0, 1.5), Phase("write", 0), Phase("help", 1)),
+        "entry": "probe",
+        "restart": "probe",
+    }
+    return RoutedSystem(**(values | changes))
+
+
+def test_phases_belong_to_models():
+    system = a_phased()
+    assert (system.M, system.U, system.plain) == (2, 3, False)
+    assert system.phase_model.tolist() == [0, 0, 1]
+    assert system.added_ms.tolist() == [1.5, 0.0, 0.0]
+    assert (system.entry, system.restart, system.entry_model) == (0, 0, 0)
+    assert system.tokens_per_step.tolist() == pytest.approx([0, 1, 1])
+    assert replace(system, N=2).phases == system.phases
+
+
+def test_restricting_drops_unreached_phases_and_models():
+    P = [[0, 1, 0], [0.1, 0.9, 0], [0.1, 0, 0.9]]
+    system = a_phased(transition_probability=P).restricted()
+    assert system.models == ("small",)
+    assert [phase.name for phase in system.phases] == ["probe", "write"]
+    assert system.handoff_ms.shape == (1, 1)
+    assert "large" in system.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"phases": (Phase("a", 0), Phase("a", 0), Phase("b", 1))},
+            "phases: names must be distinct, got a, a, b",
+        ),
+        (
+            {"phases": (Phase("probe", 0), Phase("b", 0), Phase("c", 2))},
+            "phases[2].model: must be an index below 2, got 2",
+        ),
+        (
+            {"phases": (Phase("probe", 0), Phase("b", 0), Phase("c", 0))},
+            "phases: large has none",
+        ),
+        (
+            {"phases": (Phase("probe", 0, -1.0), Phase("b", 0), Phase("c", 1))},
+            "phases[0].added_ms: must be from 0 to 600000 ms, got -1.0",
+        ),
+        ({"restart": "end"}, "restart: end is not one of probe, write, help"),
+        (
+            {"transition_probability": np.eye(2)},
+            "transition_probability: must be 3 x 3 for 3 phases, is 2 x 2",
+        ),
+        ({"handoff_ms": [[0, -1], [1, 0]]}, "handoff_ms: delays must be from 0 to 600000 ms"),
+        (
+            {"handoff_ms": [[1, 1], [1, 0]]},
+            "handoff_ms: a request that stays at its model is not handed over",
+        ),
+    ],
+)
+def test_wrong_phases_and_delays_are_named(changes, problem):
+    with pytest.raises(InputError) as error:
+        a_phased(**changes)
+    assert problem in error.value.problems

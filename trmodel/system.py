@@ -7,8 +7,13 @@ routed to a model independently of the others.
 - ``latency_ms[i, b - 1]``, L_i(b): duration of a step of model i with b requests.
 - ``transition_probability[i, j]``, p_ij: after a step at i, the request goes to j (p_ii: stays).
 - ``committed_tokens[i, j]``, c_ij: output tokens committed when that happens.
-- ``entry``: the model where all N requests wait at the start.
+- ``phases``: i and j above are *phases*, each of which belongs to a model (`trmodel.phases`); a
+  plain system has one phase per model, so that they are the models themselves.
+- ``entry``: the phase in which all N requests wait at the start.
+- ``restart``: the phase, if any, that opens a new reply: entering it completes the one before.
 - ``max_batch[i]``: the most requests one step of model i can take.
+- ``handoff_ms[i, j]``, d_ij: delay between leaving model i and joining the queue of model j, which
+  occupies no model. The exact chain does not have it; simulation and executor do.
 - ``slow_down[S, i]``, s_i(S): while exactly the models of the bit mask S run, a step of model i
   takes s_i(S) times as long (contention for shared GPUs; 1 for models on GPUs of their own).
 - ``grid_ms``: the time unit of the chain; a latency is rounded to a whole number of them.
@@ -30,8 +35,10 @@ from numpy.typing import ArrayLike
 
 from trmodel.arrays import FloatArray, IntArray
 from trmodel.errors import InputError, UsageError
+from trmodel.phases import Phase, one_per_model, phase_problems
 from trmodel.system_checks import (
     SlowDowns,
+    delays,
     entry_index,
     is_int,
     is_number,
@@ -63,13 +70,13 @@ class RoutedSystem:
         latencies of batch sizes 1, 2, ...; in milliseconds. Stored as an (M, N) array in which
         sizes above ``max_batch`` repeat the last usable one.
     transition_probability
-        (M, M), rows summing to one.
+        (U, U) for U phases, rows summing to one; (M, M) in a plain system.
     committed_tokens
-        (M, M), non-negative.
+        (U, U), non-negative.
     N
         Concurrent requests, at least 1.
     entry
-        Index or name of the model at which all requests start.
+        Index or name of the phase in which all requests start.
     max_batch
         One number for all models, one per model, or None for no bound below N. Stored as a tuple
         of values in 1..N.
@@ -78,6 +85,12 @@ class RoutedSystem:
     slow_down
         Factors of at least 1 by which models that run at the same time slow each other, one entry
         (i, j): (s_i, s_j) for each pair that does; see `slow_down_table`. Or such a table.
+    phases
+        U phases, at least one for each model; none for a plain system.
+    restart
+        Index or name of the phase that opens a new reply, or None.
+    handoff_ms
+        (M, M) delays in milliseconds between models; None for none.
 
     Raises
     ------
@@ -94,6 +107,9 @@ class RoutedSystem:
     max_batch: tuple[int, ...] = ()
     grid_ms: float = DEFAULT_GRID_MS
     slow_down: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
+    phases: tuple[Phase, ...] = ()
+    restart: int | None = None
+    handoff_ms: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __init__(
@@ -108,6 +124,9 @@ class RoutedSystem:
         max_batch: int | Sequence[int] | None = None,
         grid_ms: float = DEFAULT_GRID_MS,
         slow_down: SlowDowns | ArrayLike | None = None,
+        phases: Sequence[Phase] = (),
+        restart: int | str | None = None,
+        handoff_ms: ArrayLike | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
         problems: list[str] = []
@@ -121,8 +140,11 @@ class RoutedSystem:
             problems.append(f"models: names must be distinct, got {', '.join(names)}")
         if not is_int(N) or not 1 <= N <= MAX_CONCURRENCY:
             raise InputError(f"N: must be a whole number from 1 to {MAX_CONCURRENCY}, got {N}")
-        P = square_matrix(transition_probability, M, "transition_probability", problems)
-        C = square_matrix(committed_tokens, M, "committed_tokens", problems)
+        stages = tuple(phases) or one_per_model(names)
+        problems += phase_problems(phases, names) if phases else []
+        U, what = len(stages), "phases" if phases else "models"
+        P = square_matrix(transition_probability, U, "transition_probability", problems, what)
+        C = square_matrix(committed_tokens, U, "committed_tokens", problems, what)
         if P is not None:
             problems += probability_problems(P)
         if C is not None:
@@ -131,11 +153,15 @@ class RoutedSystem:
         if not is_positive(grid_ms):
             problems.append(f"grid_ms: must be a positive number of milliseconds, got {grid_ms}")
         latency = latencies(latency_ms, sizes, N, grid_ms, problems)
-        start = entry_index(entry, names, problems)
+        stage_names = [stage.name for stage in stages]
+        start = entry_index(entry, stage_names, problems)
+        if restart is not None:
+            restart = entry_index(restart, stage_names, problems, "restart")
         slowness = slow_downs(slow_down, M, problems)
+        delay = delays(handoff_ms, M, problems)
         if problems or P is None or C is None or latency is None:
             raise InputError(problems)
-        for array in (P, C, latency, slowness):
+        for array in (P, C, latency, slowness, delay):
             array.setflags(write=False)
         values = {
             "models": names,
@@ -147,6 +173,9 @@ class RoutedSystem:
             "max_batch": sizes,
             "grid_ms": float(grid_ms),
             "slow_down": slowness,
+            "phases": stages,
+            "restart": restart,
+            "handoff_ms": delay,
             "warnings": tuple(warnings),
         }
         for name, value in values.items():
@@ -156,6 +185,31 @@ class RoutedSystem:
     def M(self) -> int:
         """Number of models."""
         return len(self.models)
+
+    @property
+    def U(self) -> int:
+        """Number of phases."""
+        return len(self.phases)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is one phase per model, which adds nothing to a step."""
+        return self.phases == one_per_model(self.models)
+
+    @cached_property
+    def phase_model(self) -> IntArray:
+        """The model of each phase; (U,)."""
+        return np.array([phase.model for phase in self.phases], dtype=np.int64)
+
+    @cached_property
+    def added_ms(self) -> FloatArray:
+        """Time that a request in each phase adds to its step, in milliseconds; (U,)."""
+        return np.array([phase.added_ms for phase in self.phases], dtype=np.float64)
+
+    @property
+    def entry_model(self) -> int:
+        """The model at which all requests start."""
+        return self.phases[self.entry].model
 
     @cached_property
     def latency_units(self) -> IntArray:
@@ -170,17 +224,22 @@ class RoutedSystem:
 
     @cached_property
     def tokens_per_step(self) -> FloatArray:
-        """Mean tokens that one request commits in a step of model i: sum_j c_ij p_ij; (M,)."""
+        """Mean tokens that a request in phase i commits in a step: sum_j c_ij p_ij; (U,)."""
         return np.asarray((self.committed_tokens * self.transition_probability).sum(axis=1))
 
     @cached_property
-    def reached(self) -> tuple[int, ...]:
-        """Models that a request can visit when it starts at the entry model."""
+    def reached_phases(self) -> tuple[int, ...]:
+        """Phases that a request can come to from the entry."""
         seen = [self.entry]
         for i in seen:
             onward = np.flatnonzero(self.transition_probability[i])
             seen += [int(j) for j in onward if j not in seen]
         return tuple(sorted(seen))
+
+    @cached_property
+    def reached(self) -> tuple[int, ...]:
+        """Models that a request can visit when it starts in the entry phase."""
+        return tuple(sorted({self.phases[u].model for u in self.reached_phases}))
 
     @property
     def unreached_names(self) -> list[str]:
@@ -188,24 +247,29 @@ class RoutedSystem:
         return [name for i, name in enumerate(self.models) if i not in self.reached]
 
     def restricted(self) -> RoutedSystem:
-        """Return the system without the models that routing never reaches, and say so."""
-        keep = list(self.reached)
-        if len(keep) == self.M:
+        """Return the system without what routing never reaches, and say so of models."""
+        keep, stages = list(self.reached), list(self.reached_phases)
+        if len(stages) == self.U:
             return self
         warning = (
             f"routing never reaches {', '.join(self.unreached_names)} from "
-            f"{self.models[self.entry]}: left out, threshold 1"
+            f"{self.models[self.entry_model]}: left out, threshold 1"
         )
         return replace(
             self,
             models=tuple(self.models[i] for i in keep),
             latency_ms=self.latency_ms[keep],
-            transition_probability=self.transition_probability[np.ix_(keep, keep)],
-            committed_tokens=self.committed_tokens[np.ix_(keep, keep)],
-            entry=keep.index(self.entry),
+            transition_probability=self.transition_probability[np.ix_(stages, stages)],
+            committed_tokens=self.committed_tokens[np.ix_(stages, stages)],
+            entry=stages.index(self.entry),
             max_batch=tuple(self.max_batch[i] for i in keep),
             slow_down=self.slow_down[np.ix_(_masks(keep), keep)],
-            warnings=(*self.warnings, warning),
+            phases=tuple(
+                replace(self.phases[u], model=keep.index(self.phases[u].model)) for u in stages
+            ),
+            restart=stages.index(self.restart) if self.restart in stages else None,
+            handoff_ms=self.handoff_ms[np.ix_(keep, keep)],
+            warnings=(*self.warnings, warning) if len(keep) < self.M else self.warnings,
         )
 
     def with_N(self, N: int) -> RoutedSystem:

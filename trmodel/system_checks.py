@@ -93,7 +93,9 @@ def is_int(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def square_matrix(values: ArrayLike, M: int, path: str, problems: list[str]) -> FloatArray | None:
+def square_matrix(
+    values: ArrayLike, M: int, path: str, problems: list[str], what: str = "models"
+) -> FloatArray | None:
     """Return values as an (M, M) array of its own, or note why it is not one."""
     try:
         array = np.array(values, dtype=np.float64)
@@ -102,7 +104,7 @@ def square_matrix(values: ArrayLike, M: int, path: str, problems: list[str]) -> 
         return None
     if array.shape != (M, M):
         shape = " x ".join(str(n) for n in array.shape)
-        problems.append(f"{path}: must be {M} x {M} for {M} models, is {shape or 'one number'}")
+        problems.append(f"{path}: must be {M} x {M} for {M} {what}, is {shape or 'one number'}")
         return None
     return array
 
@@ -184,13 +186,29 @@ def slow_downs(
     return table
 
 
-def entry_index(entry: int | str, names: tuple[str, ...], problems: list[str]) -> int:
+def delays(handoff_ms: ArrayLike | None, M: int, problems: list[str]) -> FloatArray:
+    """Return the (M, M) table of handoff delays, or note what is wrong with it."""
+    if handoff_ms is None:
+        return np.zeros((M, M))
+    table = square_matrix(handoff_ms, M, "handoff_ms", problems)
+    if table is None:
+        return np.zeros((M, M))
+    if not np.all((table >= 0.0) & (table <= MAX_LATENCY_MS)):
+        problems.append(f"handoff_ms: delays must be from 0 to {MAX_LATENCY_MS:g} ms")
+    elif np.any(np.diag(table)):
+        problems.append("handoff_ms: a request that stays at its model is not handed over")
+    return table
+
+
+def entry_index(
+    entry: int | str, names: Sequence[str], problems: list[str], path: str = "entry"
+) -> int:
     if isinstance(entry, str):
         if entry in names:
-            return names.index(entry)
-        problems.append(f"entry: {entry} is not one of the models {', '.join(names)}")
+            return list(names).index(entry)
+        problems.append(f"{path}: {entry} is not one of {', '.join(names)}")
     elif is_int(entry) and 0 <= entry < len(names):
         return int(entry)
     else:
-        problems.append(f"entry: must be a model's name or index below {len(names)}, got {entry}")
+        problems.append(f"{path}: must be a name or an index below {len(names)}, got {entry}")
     return 0

@@ -108,6 +108,7 @@ def build_system(
             max_batch=sizes,
             grid_ms=profile.grid_ms if grid_ms is None else grid_ms,
             slow_down=_slow_downs(profile, names),
+            handoff_ms=handoff_latency(profile, names),
             warnings=warnings,
         )
     except InputError as error:
