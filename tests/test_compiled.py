@@ -24,7 +24,7 @@ def test_only_kernels_older_than_a_compiled_source_are_forgotten(tmp_path):
 def test_every_kernel_is_compiled_here():
     """Or its source would have to be watched as well."""
     package = Path(trmodel.compiled.__file__).parent
-    users = [p for p in package.rglob("*.py") if "import compiled" in p.read_text("utf-8")]
-    assert {p.parent.name for p in users} == {"markov"}
+    users = [p for p in package.rglob("*.py") if "trmodel.compiled import" in p.read_text("utf-8")]
+    assert {p.parent.name for p in users} == {"markov", "simulate"}
     numba = [p for p in package.rglob("*.py") if "numba import" in p.read_text("utf-8")]
     assert [p.name for p in numba] == ["compiled.py"]

@@ -39,6 +39,15 @@ def launch_size(waiting: int, running: int, threshold: int, max_batch: int) -> i
     return min(waiting, max_batch)
 
 
+def threshold_in_force(threshold: int, waited: float, hold: float) -> int:
+    """Return B_i, or 1 once the oldest request has waited as long as requests may be held.
+
+    With arrivals that come and go, fewer than B_i requests may be left: only a hold time then
+    keeps them from waiting for ever. ``waited`` and ``hold`` are in the same unit of time.
+    """
+    return 1 if waited >= hold else threshold
+
+
 def is_live(B: Sequence[int], n: int) -> bool:
     """Say whether thresholds B can never deadlock with n runnable requests."""
     return sum(b - 1 for b in B) < n

@@ -8,7 +8,8 @@ from typing import Any
 
 from trmodel.calibrate import Driver, gain_drivers
 from trmodel.launch import shown_vector
-from trmodel.markov import CostLedger, ModelMetrics, Prediction, Solver, predict_chain
+from trmodel.ledger import CostLedger
+from trmodel.markov import ModelMetrics, Prediction, Solver, predict_chain
 from trmodel.profile import CapacityCheck
 from trmodel.search import Candidate, Row
 from trmodel.system import RoutedSystem

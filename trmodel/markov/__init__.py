@@ -2,12 +2,11 @@
 
 from trmodel.markov.chain import Chain, solve_chain
 from trmodel.markov.enumeration import Limits
-from trmodel.markov.metrics import CostLedger, ModelMetrics, Prediction, predict_chain
+from trmodel.markov.metrics import ModelMetrics, Prediction, predict_chain
 from trmodel.markov.stationary import Solver
 
 __all__ = [
     "Chain",
-    "CostLedger",
     "Limits",
     "ModelMetrics",
     "Prediction",

@@ -22,24 +22,11 @@ import numpy as np
 
 from trmodel.arrays import FloatArray
 from trmodel.errors import InputError
+from trmodel.ledger import CostLedger
 from trmodel.markov.chain import Chain, solve_chain
 from trmodel.markov.enumeration import Limits
 from trmodel.markov.stationary import Solver
 from trmodel.system import RoutedSystem
-
-
-@dataclass(frozen=True)
-class CostLedger:
-    """Request-time per committed token, in milliseconds, by what it is spent on."""
-
-    forward_ms: float
-    threshold_wait_ms: float
-    batch_wait_ms: float
-
-    @property
-    def total_ms(self) -> float:
-        """The sum of the parts; over all models it is N / T."""
-        return self.forward_ms + self.threshold_wait_ms + self.batch_wait_ms
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,22 @@
-"""Reserved: simulation of the same system, to check the exact chain and to go beyond its size."""
+"""The same system by compiled event simulation: any size, with delays, arrivals and tails.
+
+It checks the exact chain and goes beyond its size; the two share the launch rule and nothing else.
+"""
+
+from trmodel.simulate.intervals import Estimate
+from trmodel.simulate.result import Delays, SimulatedModel, Simulation
+from trmodel.simulate.rules import LaunchTable, Options, Strategy
+from trmodel.simulate.run import simulate
+from trmodel.simulate.simulator import Simulator
+
+__all__ = [
+    "Delays",
+    "Estimate",
+    "LaunchTable",
+    "Options",
+    "SimulatedModel",
+    "Simulation",
+    "Simulator",
+    "Strategy",
+    "simulate",
+]

@@ -1,0 +1,104 @@
+"""Confidence intervals of long-run averages from one long run, by batch means.
+
+The run is cut into n *sections* of equal simulated time. A long-run ratio R = E[y] / E[x] (tokens
+per time, delay per request) is estimated by sum y / sum x, and with z_s = y_s - R x_s
+
+    half width = t(n - 1) sqrt(n / (n - 1) sum z_s^2) / sum x.
+
+Sections that are too short are correlated, which makes intervals too narrow. While their lag-one
+correlation is above what independent ones would show once in twenty times, neighbours are merged
+and so made twice as long, down to 16 of them (Law, Simulation Modeling and Analysis, chapter 9).
+
+A quantile is that of the whole run; its interval comes from the spread of the sections' own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from scipy.stats import t as student
+
+from trmodel.arrays import FloatArray
+
+FEWEST_SECTIONS = 16
+_CORRELATED = 1.645
+Section = TypeVar("Section")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A simulated figure with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval."""
+        return 0.5 * (self.high - self.low)
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate in another unit."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+
+def ratio(y: FloatArray, x: FloatArray, confidence: float) -> Estimate:
+    """Estimate E[y] / E[x] from sections; both (n,). nan if x is zero throughout."""
+    total = float(x.sum())
+    if total <= 0.0:
+        return Estimate(float("nan"), float("nan"), float("nan"))
+    R, n = float(y.sum()) / total, len(x)
+    z = y - R * x
+    spread = math.sqrt(n / (n - 1) * float(z @ z)) / total
+    return _around(R, spread, n, confidence)
+
+
+def quantile(whole: float, sections: Sequence[float], confidence: float) -> Estimate:
+    """The interval of a quantile of the whole run from those of its sections."""
+    own = np.array([value for value in sections if np.isfinite(value)])
+    if len(own) < 2:
+        return Estimate(whole, float("nan"), float("nan"))
+    spread = math.sqrt(float(np.mean((own - whole) ** 2)) / (len(own) - 1))
+    around = _around(whole, spread, len(own), confidence)
+    return Estimate(whole, max(around.low, 0.0), around.high)
+
+
+def _around(value: float, spread: float, n: int, confidence: float) -> Estimate:
+    half = float(student.ppf(0.5 + confidence / 2.0, n - 1)) * spread
+    return Estimate(value, value - half, value + half)
+
+
+def independent(
+    sections: Sequence[Section],
+    deviations: Callable[[Sequence[Section]], FloatArray],
+    merge: Callable[[Section, Section], Section],
+) -> tuple[list[Section], bool]:
+    """Merge neighbouring sections until they look independent.
+
+    Parameters
+    ----------
+    deviations
+        Gives the z_s of sections.
+    merge
+        Makes one section of two neighbours.
+
+    Returns
+    -------
+    sections, whether they look independent
+    """
+    sections = list(sections)
+    while True:
+        z = deviations(sections)
+        power = float(z @ z)
+        correlation = float(z[1:] @ z[:-1]) / power if power > 0.0 else 0.0
+        if correlation * math.sqrt(len(z)) < _CORRELATED:
+            return sections, True
+        if len(sections) // 2 < FEWEST_SECTIONS:
+            return sections, False
+        pairs = zip(sections[::2], sections[1::2], strict=False)
+        sections = [merge(first, second) for first, second in pairs]

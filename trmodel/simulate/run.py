@@ -1,0 +1,113 @@
+"""Simulate a system to a wanted length or a wanted precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from trmodel.errors import InputError, UsageError
+from trmodel.simulate.intervals import independent
+from trmodel.simulate.result import Simulation, answer, deviations, merge
+from trmodel.simulate.rules import LaunchTable, Options
+from trmodel.simulate.simulator import Simulator
+from trmodel.simulate.state import Counts
+from trmodel.system import RoutedSystem
+from trmodel.system_checks import is_int
+
+DEFAULT_BATCHES = 500_000
+SECTIONS = 64
+WARM_UP = 0.1
+"""Share of the batches that is simulated before and not counted."""
+
+Progress = Callable[[int, int], None]
+"""Called with sections done and sections in all, as far as is known."""
+
+
+def simulate(
+    system: RoutedSystem,
+    B: Sequence[int] | Sequence[Sequence[int]],
+    options: Options = Options(),
+    *,
+    seed: int = 0,
+    batches: int = DEFAULT_BATCHES,
+    precision_percent: float | None = None,
+    max_batches: int | None = None,
+    confidence: float = 0.95,
+    table: LaunchTable | None = None,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Simulate a system under thresholds (or another strategy) and estimate what it does.
+
+    Parameters
+    ----------
+    system, B, options, seed, table
+        See `Simulator`.
+    batches
+        About how many batches complete in the counted part of the run; a tenth of it comes before
+        as warm-up.
+    precision_percent
+        Go on, doubling the run, until the throughput's half width is below this percentage of it.
+    max_batches
+        End then, with a warning; None for 64 times ``batches``.
+    confidence
+        Of the intervals.
+
+    Raises
+    ------
+    InputError
+        If nothing is committed, or a launch table lacks a state.
+    UsageError, InfeasibleError
+        If an argument makes no sense or the thresholds can deadlock.
+    """
+    if not is_int(batches) or batches < SECTIONS:
+        raise UsageError(f"batches: at least {SECTIONS} are needed, got {batches}")
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence: must be between 0 and 1, got {confidence}")
+    if precision_percent is not None and not precision_percent > 0.0:
+        raise UsageError(f"precision_percent: must be above 0, got {precision_percent}")
+    run = Simulator(system, B, options, seed, table)
+    run.run_batches(max(int(WARM_UP * batches), 1))
+    section_ms = run.now_ms / max(int(WARM_UP * batches), 1) * batches / SECTIONS
+    start, done = run.now_ms, 0
+    most = 64 * batches if max_batches is None else max_batches
+    sections: list[Counts] = []
+    warnings = list(system.warnings)
+    while True:
+        for _ in range(SECTIONS if not sections else len(sections)):
+            done += 1
+            sections.append(run.run_until(start + done * section_ms))
+            if progress:
+                progress(done, max(SECTIONS, done))
+        if len(sections) > SECTIONS:
+            sections = [merge(a, b) for a, b in zip(sections[::2], sections[1::2], strict=True)]
+            section_ms, done = 2.0 * section_ms, done // 2
+        if not any(float(c.tokens[0]) for c in sections):
+            raise InputError("committed_tokens: the simulation committed no token")
+        merged, apart = independent(sections, deviations, merge)
+        result = answer(
+            system,
+            merged,
+            run.unit_ms,
+            confidence,
+            B=tuple(int(b) for b in run.rules.thresholds[system.N]),
+            strategy=options.strategy.name.replace("_", "-"),
+            seed=seed,
+            grid_ms=system.grid_ms if options.on_grid else None,
+            warnings=tuple(warnings),
+        )
+        wanted = precision_percent is None or (
+            result.throughput_tok_s.half_width
+            <= precision_percent / 100.0 * result.throughput_tok_s.value
+        )
+        if wanted or 2 * result.batches > most:
+            break
+    doubts = []
+    if not apart:
+        doubts.append("sections of the run are correlated: intervals may be too narrow; run longer")
+    if not wanted:
+        half = result.throughput_tok_s.half_width / result.throughput_tok_s.value * 100.0
+        doubts.append(
+            f"the precision of {precision_percent:g} % was not reached: {half:.2g} % after "
+            f"{result.batches:,} batches"
+        )
+    return replace(result, warnings=(*result.warnings, *doubts))
