@@ -17,8 +17,8 @@ from trmodel.profile import (
     Profile,
     build_system,
     check_capacity,
-    context_range,
     load_profile,
+    recorded_context,
 )
 from trmodel.routing import Routing
 from trmodel.search import ThresholdTable, tune_system
@@ -45,6 +45,8 @@ def predict(
     limits: Limits = Limits(),
 ) -> Prediction:
     """Predict throughput and what goes with it under one threshold vector.
+
+    Requests that do not fit into GPU memory are not refused, the prediction warns of them.
 
     Parameters
     ----------
@@ -76,8 +78,9 @@ def predict(
     >>> round(predict("a100-paper", N=4, B=(1, 3)).throughput_tok_s, 1)
     208.0
     """
+    loaded = load_profile(profile)
     system = build_system(
-        load_profile(profile),
+        loaded,
         N,
         routing,
         p=p,
@@ -85,7 +88,9 @@ def predict(
         grid_ms=grid_ms,
         context=context,
     )
-    return predict_chain(system, B, solver=solver, limits=limits)
+    prediction = predict_chain(system, B, solver=solver, limits=limits)
+    unfit = _does_not_fit(loaded, N, routing, context)
+    return replace(prediction, warnings=(*prediction.warnings, *unfit))
 
 
 def tune(
@@ -268,20 +273,22 @@ def origin_of(
             "committed_tokens": system.committed_tokens.tolist(),
             "entry": system.models[system.entry],
             "max_batch": list(system.max_batch),
-            "context_tokens": _context_tokens(loaded.profile, context),
+            "context_tokens": recorded_context(loaded.profile, context),
             "grid_ms": system.grid_ms,
             "grid_error_percent": system.grid_error_percent,
         },
     }
 
 
-def _context_tokens(profile: Profile, context: Context | None) -> int | list[int] | None:
-    """Return the context used; None if neither the question nor the tables name any."""
-    named = profile.context_tokens or any(m.decode.contexts for m in profile.models)
-    if context is None and not named:
-        return None
-    low, high = context_range(profile, context)
-    return low if low == high else [low, high]
+def _does_not_fit(
+    loaded: LoadedProfile, N: int, routing: StrPath | Routing | None, context: Context | None
+) -> list[str]:
+    """Say what of N requests does not fit into GPU memory, as far as the profile tells."""
+    try:
+        check = check_capacity(loaded, N, routing, context)
+    except InfeasibleError as error:  # not even the weights do
+        return str(error).splitlines()
+    return [] if check.fits or check.message is None else [check.message]
 
 
 def _probabilities(values: Iterable[float]) -> list[float]:

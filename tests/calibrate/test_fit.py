@@ -273,3 +273,22 @@ def test_records_go_to_pandas(paper_fit):
     assert len(frame) == 10
     assert frame[f"B_{LARGE}"].tolist() == [1, 1, 2, 1, 2, 3, 1, 2, 3, 4]
     assert frame["error_percent"].abs().mean() == pytest.approx(paper_fit.mean_error_percent)
+
+
+def test_latencies_are_those_at_the_context_that_was_measured():
+    grows = {
+        "batch": [1, 8],
+        "context_tokens": [1000, 3000],
+        "latency_ms": [[10.0, 17.0], [12.0, 19.0]],
+        "provenance": {"method": "assumed", "source": "test"},
+    }
+    profile = Profile.model_validate(ONE | {"models": [ONE["models"][0] | {"decode": grows}]})
+    document = one_model(0.0, 0)
+    overhead = [
+        fit_profile(profile, document, context=context).estimates[0].value
+        for context in (1000, (1000, 3000), 3000)
+    ]
+    assert overhead == pytest.approx([4.0, 3.0, 2.0], abs=0.02)
+    assert fit_profile(profile, document).context_tokens == 2048
+    growing = fit_profile(profile, document, context=(1000, 3000))
+    assert growing.to_dict()["context_tokens"] == [1000, 3000]

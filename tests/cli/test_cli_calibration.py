@@ -36,11 +36,13 @@ def test_a_fit_says_parameters_errors_and_picks(run, fitted, paper_fit):
 
 
 def test_a_fit_can_be_written_as_a_profile(run, fitted, paper_fit):
-    result = run(f"{FIT} -o mine.json --name mine --p 0.35 --seed 3 --allow-negative-overheads")
+    options = "--p 0.35 --seed 3 --context 1..9 --allow-negative-overheads"
+    result = run(f"{FIT} -o mine.json --name mine {options}")
     assert result.code == 0
     assert result.err.splitlines()[-1] == "wrote mine.json"
     assert load_profile("mine.json").profile == paper_fit.to_profile("mine")
-    assert (fitted["p"], fitted["seed"], fitted["allow_negative_overheads"]) == (0.35, 3, True)
+    assert (fitted["p"], fitted["seed"], fitted["context"]) == (0.35, 3, (1, 9))
+    assert fitted["allow_negative_overheads"] is True
     run(f"{FIT} -o other.json")
     assert load_profile("other.json").profile.name == "a100-imported-fitted"
 

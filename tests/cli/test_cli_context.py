@@ -1,5 +1,8 @@
 """``--context``, and what does not fit into GPU memory."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 IMPORTED = "tune --profile a100-imported"
@@ -70,3 +73,24 @@ def test_without_memory_fields_only_explain_speaks_of_it(run):
     text = run("tune --profile a100-paper --N 2 --explain").out
     assert "memory: KV capacity is not checked: " in text
     assert "memory: at most 82 requests fit" in run(f"{IMPORTED} --N 2 --explain").out
+
+
+def test_predict_warns_of_what_does_not_fit_in_the_words_of_tune(run):
+    at = "--profile a100-imported --N 21 --context 1024..8192"
+    refusal = run(f"tune {at}").err.splitlines()[-1].removeprefix("trmodel: error: ")
+    words = refusal.removesuffix("; --clip leaves out what does not fit")
+    result = run(f"predict {at} --B 1,1 --grid-ms 2 --json")
+    assert result.code == 0
+    assert words in result.json["warnings"]
+    assert f"trmodel: warning: {words}\n" in result.err
+    fits = run("predict --profile a100-imported --N 3 --B 1,1 --context 8192 --json")
+    assert not any("do not fit" in warning for warning in fits.json["warnings"])
+
+
+def test_predict_warns_where_not_even_the_weights_fit(run):
+    plain = run("profile show h100 --json").json
+    plain["hardware"]["gpu_memory_bytes"] = 40 * 10**9
+    Path("small.json").write_text(json.dumps(plain))
+    result = run("predict --profile small.json --N 2 --B 1,1")
+    assert result.code == 0
+    assert "warning: GPU 0: weights (" in result.err

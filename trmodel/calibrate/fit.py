@@ -16,7 +16,7 @@ from trmodel.calibrate.problem import Problem
 from trmodel.calibrate.result import Fit, FittedPoint, Pick
 from trmodel.calibrate.solve import STARTS, Optimum, best_of_starts, free_parameters, minimise
 from trmodel.documents import StrPath
-from trmodel.profile import LoadedProfile, Profile, load_profile
+from trmodel.profile import Context, LoadedProfile, Profile, load_profile, recorded_context
 from trmodel.routing import Routing
 from trmodel.search.tune import Progress
 
@@ -30,6 +30,7 @@ def fit_profile(
     *,
     routing: StrPath | Routing | None = None,
     p: float | None = None,
+    context: Context | None = None,
     allow_negative_overheads: bool = False,
     grid_ms: float | None = None,
     progress: Progress | None = None,
@@ -50,6 +51,9 @@ def fit_profile(
         A built-in name, a path, or measurements.
     routing, p
         The routing under which they were measured; see `trmodel.predict`.
+    context
+        Tokens of context of every request when they were measured, or (low, high) for one that
+        grew over a reply; None for the profile's.
     allow_negative_overheads
         Let an overhead fall to -0.9 times the model's shortest step, for tables that may be too
         slow. Such a fit shows that, but gives no profile.
@@ -82,6 +86,7 @@ def fit_profile(
             pool,
             routing=routing,
             p=p,
+            context=context,
             allow_negative_overheads=allow_negative_overheads,
             grid_ms=grid_ms,
         )
@@ -102,6 +107,7 @@ def fit_profile(
         picks=_picks(problem, modelled),
         spread=spread,
         bounds=tuple(zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)),
+        context_tokens=recorded_context(loaded.profile, context),
         grid_ms=problem.grid_ms,
         starts=found.starts,
         agreeing=found.agreeing,

@@ -25,7 +25,7 @@ from trmodel.documents import StrPath
 from trmodel.errors import InputError
 from trmodel.markov import solve_chain
 from trmodel.markov.transitions import split_table
-from trmodel.profile import LoadedProfile, Profile, build_system
+from trmodel.profile import Context, LoadedProfile, Profile, build_system
 from trmodel.routing import Routing
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import slow_down_table
@@ -94,6 +94,7 @@ class Problem:
         *,
         routing: StrPath | Routing | None = None,
         p: float | None = None,
+        context: Context | None = None,
         allow_negative_overheads: bool = False,
         grid_ms: float | None = None,
     ) -> None:
@@ -104,6 +105,7 @@ class Problem:
             largest,
             routing,
             p=p,
+            context=context,
             grid_ms=FIT_GRID_MS if grid_ms is None else grid_ms,
         )
         names = self._system.models

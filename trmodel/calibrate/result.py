@@ -79,6 +79,8 @@ class Fit:
         One per parameter: an overhead per model, two slow-downs per pair of models.
     spread
         Joint law of the estimates, see `draws`.
+    context_tokens
+        Context at which latencies were read: tokens, or [low, high]; None if none is known.
     starts, agreeing
         How many starts there were and how many found an optimum as good as the best.
     """
@@ -91,6 +93,7 @@ class Fit:
     picks: tuple[Pick, ...]
     spread: Spread
     bounds: tuple[tuple[float, float], ...]
+    context_tokens: int | list[int] | None
     grid_ms: float
     starts: int
     agreeing: int
@@ -229,6 +232,7 @@ class Fit:
                 | {"picked": list(pick.picked), "best": list(pick.best), "differs": pick.differs}
                 for pick in self.picks
             ],
+            "context_tokens": self.context_tokens,
             "grid_ms": self.grid_ms,
             "starts": self.starts,
             "agreeing_starts": self.agreeing,

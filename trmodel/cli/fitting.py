@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trmodel.cli import options
-from trmodel.cli.output import DOCUMENT_FORMATS, Grid, Output, View, output
+from trmodel.cli.output import DOCUMENT_FORMATS, Grid, Output, View, context_in_words, output
 from trmodel.cli.progress import progress_bar
+from trmodel.cli.ranges import context_of
 from trmodel.launch import shown_vector
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def fit(
     profile: options.ProfileOption = "a100-imported",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: options.ContextOption = None,
     allow_negative_overheads: Annotated[
         bool,
         typer.Option(
@@ -70,6 +72,7 @@ def fit(
     """
     out, written = output(format, json, None, quiet), output(None, True, file, quiet)
     out.require(DOCUMENT_FORMATS, "holds thresholds, not a fit")
+    tokens = context_of(context)
     written.keep(profile, routing, measurements)
     from trmodel.calibrate import fit_profile, load_measurements
     from trmodel.profile import load_profile
@@ -83,6 +86,7 @@ def fit(
             measured,
             routing=routing,
             p=p,
+            context=tokens,
             allow_negative_overheads=allow_negative_overheads,
             grid_ms=grid_ms,
             seed=seed,
@@ -108,6 +112,7 @@ def _view(found: Fit) -> View:
         *_remarks(found),
         _points(found),
         "\n".join([_errors(found), *map(_pick, found.picks), _starts(found)]),
+        f"{context_in_words(found.context_tokens)}chains on a grid of {found.grid_ms:g} ms",
     ]
     return View(found.to_dict(), found.to_records(), blocks)
 

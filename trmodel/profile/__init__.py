@@ -2,7 +2,7 @@
 
 from trmodel.profile.build import build_system
 from trmodel.profile.capacity import Capacity, CapacityCheck, GpuBudget, check_capacity
-from trmodel.profile.context import Context, context_range
+from trmodel.profile.context import Context, context_range, recorded_context
 from trmodel.profile.handoff import HandedOver, handed_over, handoff_latency
 from trmodel.profile.interpolate import (
     StepLatency,
@@ -62,6 +62,7 @@ __all__ = [
     "plausibility_warnings",
     "profile_names",
     "profile_schema",
+    "recorded_context",
     "smoothed",
     "step_latency",
 ]

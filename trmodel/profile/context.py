@@ -43,3 +43,23 @@ def context_range(profile: Profile, context: Context | None = None) -> tuple[int
             f"high, got {context}"
         )
     return whole[0], whole[1]
+
+
+def recorded_context(profile: Profile, context: Context | None = None) -> int | list[int] | None:
+    """Return the context used, as it is recorded with a result.
+
+    Parameters
+    ----------
+    profile, context
+        As for :func:`context_range`, ``context`` being the one asked for.
+
+    Returns
+    -------
+    Tokens, or [low, high] of a context that grows; None if neither the question nor the profile
+    names any.
+    """
+    named = profile.context_tokens or any(m.decode.contexts for m in profile.models)
+    if context is None and not named:
+        return None
+    low, high = context_range(profile, context)
+    return low if low == high else [low, high]
