@@ -83,7 +83,7 @@ def test_the_mean_is_over_the_requests_that_come_back():
 def two_models(**large):
     decode = {"batch": [1, 4, 8], "latency_ms": [20.0, 23.0, 27.0], "provenance": PROVENANCE}
     return profile(
-        [model("m0"), model("m1", decode=decode, **large)],
+        [model("m0", gpus=[0]), model("m1", gpus=[1], decode=decode, **large)],
         routing=routing([[0.65, 0.35], [1, 0]], R2R_TOKENS),
     )
 
@@ -165,7 +165,7 @@ HANDOFF = {
 
 def test_handoff_latencies_are_a_matrix_and_not_in_the_chain():
     loaded = profile(
-        [model(f"m{i}") for i in range(3)],
+        [model(f"m{i}", gpus=[i]) for i in range(3)],
         routing=routing([[0.5, 0.5, 0], [1, 0, 0], [0, 0, 1]]),
         handoff=HANDOFF,
     )
@@ -178,7 +178,8 @@ def test_handoff_latencies_are_a_matrix_and_not_in_the_chain():
 
 
 def test_handoff_latency_that_is_not_used_is_not_told():
-    models, chain = [model("m0"), model("m1")], routing([[0.5, 0.5], [1, 0]])
+    models = [model("m0", gpus=[0]), model("m1", gpus=[1])]
+    chain = routing([[0.5, 0.5], [1, 0]])
     assert (handoff_latency(profile(models).profile, ["m0", "m1"]) == 0).all()
     zero = {"latency_ms": 0, "provenance": PROVENANCE}
     assert build_system(profile(models, routing=chain, handoff=zero), 2).warnings == ()

@@ -29,8 +29,9 @@ def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
         assert dips == []
     imported = any(model.extend for model in loaded.profile.models)
     for warning in build_system(loaded, 4).warnings[len(dips) :]:
-        assert imported
-        assert warning.endswith("rest on entries that the table marks as extrapolated")
+        if not warning.startswith(("contention is unknown", "overhead is unknown")):
+            assert imported
+            assert warning.endswith("rest on entries that the table marks as extrapolated")
 
 
 @pytest.mark.parametrize(

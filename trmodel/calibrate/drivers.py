@@ -26,6 +26,7 @@ from trmodel.system import RoutedSystem
 
 SMALL = 0.5
 """Percentage points of gain below which a change is not worth a word."""
+UNKNOWN = "no slow-downs in this profile; models that share GPUs have some, which would matter"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Driver:
     gain_percent, gain_without_percent
         Gain over eager launching as the system is, and without the property.
     reading
-        What that means, in a sentence.
+        What that means, in a sentence. Of contention, if the system has no slow-down, that it is
+        not known what it matters.
     """
 
     name: Literal["routing", "batch growth", "contention"]
@@ -90,8 +92,12 @@ def gain_drivers(
     }
     drivers = []
     for name, changed in without.items():
-        other = _gain(changed, thresholds, limits)
-        reading = f"{name}: {_reading(gain, other, switch[name])}"
+        if name == "contention" and np.all(system.slow_down == 1.0):
+            other, said = gain, UNKNOWN
+        else:
+            other = _gain(changed, thresholds, limits)
+            said = _reading(gain, other, switch[name])
+        reading = f"{name}: {said}"
         drivers.append(Driver(name, gain, other, reading))
     return sorted(drivers, key=lambda driver: -abs(driver.effect_points))
 

@@ -29,6 +29,7 @@ from trmodel.profile.schema import (
 )
 from trmodel.profile.smooth import smoothed
 from trmodel.profile.steps import model_steps
+from trmodel.profile.unknown import unknown_costs
 
 __all__ = [
     "Capacity",
@@ -65,4 +66,5 @@ __all__ = [
     "recorded_context",
     "smoothed",
     "step_latency",
+    "unknown_costs",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 
 import numpy as np
@@ -15,6 +16,7 @@ from trmodel.profile.load import LoadedProfile
 from trmodel.profile.plausible import plausibility_warnings
 from trmodel.profile.schema import ModelProfile, Profile
 from trmodel.profile.steps import model_steps
+from trmodel.profile.unknown import unknown_costs
 from trmodel.routing import Routing, load_preset, load_routing, routing_names
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem, hand_over_with
 from trmodel.system_checks import is_int, is_positive
@@ -98,7 +100,7 @@ def build_system(
         raise InputError(problems)
     warnings += _handoff_warning(profile, names, P)
     try:
-        return RoutedSystem(
+        system = RoutedSystem(
             models=names,
             latency_ms=latencies,
             transition_probability=P,
@@ -114,6 +116,8 @@ def build_system(
     except InputError as error:
         # A wrong unit or an extrapolation may be why: the doubts come with the refusal.
         raise InputError([*error.problems, *warnings]) from None
+    unknown = unknown_costs(profile, [names[i] for i in system.reached])
+    return replace(system, warnings=(*system.warnings, *unknown))
 
 
 def _check_arguments(N: int, max_batch: int | None, grid_ms: float | None) -> None:
