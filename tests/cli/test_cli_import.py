@@ -142,3 +142,18 @@ def test_a_missing_extra_is_one_line_that_says_what_to_install(run, monkeypatch)
 def test_nothing_is_imported_to_where_it_cannot_be_written(run, stand_in):
     assert run(f"{AICONFIGURATOR} -o no/such/mine.json").code == 4
     assert stand_in.system is None
+
+
+def test_metrics_in_milliseconds_are_noticed_as_such(run):
+    requests = {
+        "num_prefill_requests": 0,
+        "sum_prefill_tokens": 0,
+        "sum_prefill_kv_tokens": 0,
+        "num_decode_requests": 1,
+        "sum_decode_kv_tokens": 1000,
+    }
+    record = {"wall_time": 5.2, "scheduled_requests": requests}  # 5.2 ms, or so it was meant
+    Path("metrics.jsonl").write_text(20 * f"{json.dumps(record)}\n")
+    result = run("profile import sglang-metrics metrics.jsonl --model m -o mine.json")
+    assert result.code == 0
+    assert "5200 ms is long for a step of m; milliseconds given as seconds?" in result.err

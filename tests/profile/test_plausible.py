@@ -48,8 +48,8 @@ def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
             "milliseconds?",
         ),
         (
-            {"overhead": {"value_ms": 3600.0, "provenance": PROVENANCE}},
-            "models[0].overhead.value_ms: 3600 ms is long for the overhead of m0; microseconds "
+            {"overhead": {"value_ms": 360.0, "provenance": PROVENANCE}},
+            "models[0].overhead.value_ms: 360 ms is long for the overhead of m0; microseconds "
             "given as milliseconds?",
         ),
         (
@@ -58,9 +58,8 @@ def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
             "microseconds given as milliseconds?",
         ),
         (
-            {"handoff": {"latency_ms": 2500, "provenance": PROVENANCE}},
-            "handoff.latency_ms: 2500 ms is long for a handoff; microseconds given as "
-            "milliseconds?",
+            {"handoff": {"latency_ms": 300, "provenance": PROVENANCE}},
+            "handoff.latency_ms: 300 ms is long for a handoff; microseconds given as milliseconds?",
         ),
         (
             {"hardware": {"gpu_memory_bytes": 80}},
@@ -91,6 +90,59 @@ def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
 )
 def test_one_mistake_is_named(fields, expected):
     assert warnings_of(**fields)[0] == expected
+
+
+def memory(weight_bytes):
+    return {"weight_bytes": weight_bytes, "kv_bytes_per_token": 1, "provenance": PROVENANCE}
+
+
+def units_of(*models):
+    loaded = profile([model(name, **fields) for name, fields in models])
+    return [w for w in plausibility_warnings(loaded.profile) if "latency_ms: " in w]
+
+
+@pytest.mark.parametrize(
+    ("name", "latency_ms", "fields", "words"),
+    [
+        ("small", 1300.0, {"memory": memory(10**9)}, "reads 1 GB of weights on each GPU; micro"),
+        ("Qwen3-0.6B", 1300.0, {}, "is long for a step of Qwen3-0.6B that reads 1.2 GB"),
+        ("Llama-3.1-70B-Instruct", 0.07, {}, "is short for a step of Llama-3.1-70B-Instruct that"),
+        ("large", 0.06, {"memory": memory(10**11), "tensor_parallel": 4}, "reads 25 GB of weigh"),
+        ("large", 6.0, {"memory": memory(10**11), "tensor_parallel": 4}, None),
+        ("Qwen3-0.6B", 60.0, {}, None),
+        ("x8Bit", 1300.0, {}, None),
+        ("gpt-oss-0B", 1300.0, {}, None),
+        ("DeepSeek-671B", 1.2, {"tensor_parallel": 4}, None),  # a mixture of experts
+        ("Qwen3-32B", 700.0, {}, None),  # on the processors of a server
+    ],
+)
+def test_a_step_takes_about_as_long_as_reading_the_weights(name, latency_ms, fields, words):
+    found = units_of((name, {"decode": decode([1], [latency_ms]), **fields}))
+    assert len(found) == (words is not None)
+    assert words is None or words in found[0]
+
+
+def test_models_of_a_profile_are_compared_by_their_weights():
+    def pair(small_ms, large_ms):
+        return units_of(
+            ("A-0.5B", {"decode": decode([1], [small_ms])}),
+            ("A-70B", {"decode": decode([1], [large_ms])}),
+        )
+
+    assert pair(2.0, 60.0) == []
+    (warning,) = pair(90.0, 1.0)
+    assert warning.startswith(
+        "models[0].decode.latency_ms: for its weights a step of A-0.5B takes 12600 times as long "
+        "as one of A-70B (models[1]);"
+    )
+    (alone,) = pair(2000.0, 60.0)  # named by its own weights already
+    assert "microseconds given as milliseconds?" in alone
+
+
+def test_the_unit_asked_about_is_that_which_was_read():
+    slow = profile([model("m0", decode=decode([1], [5000.0]))]).profile
+    (warning,) = plausibility_warnings(slow, read_in="seconds")
+    assert warning.endswith("milliseconds given as seconds?")
 
 
 def test_what_is_no_mistake():

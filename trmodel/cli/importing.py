@@ -14,6 +14,7 @@ from trmodel.cli.ranges import whole_numbers
 
 if TYPE_CHECKING:
     from trmodel.profile import DecodeTable, ExtendTable, Profile
+    from trmodel.profile.plausible import Unit
 
 app = typer.Typer(
     help="Make a profile of what others measured: NVIDIA's aiconfigurator, a plain table, a live "
@@ -210,11 +211,12 @@ def sglang_metrics(
             routing=routing,
         ),
         out,
+        read_in="seconds",
     )
 
 
-def _give(profile: Profile, out: Output) -> int:
-    """Say what was imported and write it."""
+def _give(profile: Profile, out: Output, read_in: Unit = "milliseconds") -> int:
+    """Say what was imported, from latencies in which unit, and write it."""
     from trmodel.profile import plausibility_warnings
     from trmodel.profile.importers import profile_text
 
@@ -222,7 +224,7 @@ def _give(profile: Profile, out: Output) -> int:
         tables: list[tuple[str, Any]] = [("decode", model.decode), ("extend", model.extend)]
         said = [f"{kind} {_counted(table)}" for kind, table in tables if table is not None]
         out.note(f"{model.name}: {'; '.join(said)}")
-    for warning in plausibility_warnings(profile, profile.model_names):
+    for warning in plausibility_warnings(profile, profile.model_names, read_in=read_in):
         out.note(f"trmodel: warning: {warning}")
     out.emit_text(profile_text(profile))
     return 0
