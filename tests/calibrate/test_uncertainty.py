@@ -122,6 +122,8 @@ def test_eight_requests_are_quick_and_default_candidates_follow_the_rule(paper_f
     ("arguments", "error"),
     [
         (dict(samples=1), UsageError),
+        (dict(samples=10_001), UsageError),
+        (dict(deadline=0.0), LimitError),
         (dict(p_percent=-1), UsageError),
         (dict(latency_percent=101), UsageError),
         (dict(p_interval=(0.5, 0.4)), UsageError),

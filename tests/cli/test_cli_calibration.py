@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trmodel.calibrate import gain_drivers
+from trmodel.errors import LimitError
 from trmodel.profile import build_system, load_profile
 
 FIT = "profile fit --measurements paper-figure10"
@@ -114,3 +115,54 @@ def test_the_grid_can_be_checked(run):
     assert "grid 0.1 ms: " in run(line).out
     assert "grid_error_tok_s_percent" in run(f"{line} --format csv").out
     assert "grid_check" not in run("predict --profile a100-paper --N 3 --B 1,2 --json").json
+
+
+def test_uncertainty_says_which_spreads_it_used_and_where_they_are_from(run):
+    line = "tune --N 2 --uncertainty --samples 5 --json"
+    fitted = run(line)
+    assert "uncertainty: overheads and slow-downs are drawn from the profile's fit to" in fitted.err
+    assert fitted.json["rows"][0]["uncertainty"]["spreads"].startswith(
+        "p by 10 % (default), overheads and slow-downs as the fit leaves them (paper-figure10: "
+    )
+    stated = run(f"{line} --profile a100-paper --latency-spread 5 --p-spread 0")
+    assert "spreads are stated, not measured: the profile records no fit" in stated.err
+    assert stated.json["rows"][0]["uncertainty"]["spreads"] == (
+        "p by 0 %, latencies by 5 % per model, slow-downs by 10 % (default)"
+    )
+    both = run(f"{line} --slow-down-spread 2.5").json["rows"][0]["uncertainty"]["spreads"]
+    assert "slow-downs by 2.5 %, overheads and slow-downs as the fit leaves them" in both
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--samples 20", "--samples: is of --uncertainty"),
+        ("--p-spread 20", "--p-spread: is of --uncertainty"),
+        ("--uncertainty --samples 1", "--samples: from 2 to 10000"),
+        ("--uncertainty --samples 10001", "--samples: from 2 to 10000"),
+        ("--uncertainty --slow-down-spread 101", "--slow-down-spread: must be between 0 and 100"),
+        ("--uncertainty --latency-spread nan", "--latency-spread: must be between 0 and 100"),
+    ],
+)
+def test_options_of_uncertainty_are_checked(run, options, words):
+    result = run(f"tune --profile a100-paper --N 2 {options}")
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_the_most_samples_are_those_of_the_function():
+    from trmodel.calibrate.uncertainty import MAX_SAMPLES
+    from trmodel.cli.tune import MOST_SAMPLES
+
+    assert MOST_SAMPLES == MAX_SAMPLES
+
+
+def test_uncertainty_ends_at_the_time_limit_with_what_there_is(run, monkeypatch):
+    def late(*_, **given):
+        raise LimitError(f"the time limit was reached, deadline {given['deadline'] > 0}")
+
+    monkeypatch.setattr("trmodel.cli.uncertainty.uncertainty", late)
+    result = run("tune --profile a100-paper --N 2 --uncertainty --time-limit 60 --json")
+    assert result.code == 5
+    assert result.json["rows"][0]["uncertainty"] is None
+    assert "the time limit was reached, deadline True (N = 2)" in result.err

@@ -4,6 +4,7 @@ from trmodel.calibrate.drivers import Driver, gain_drivers
 from trmodel.calibrate.fit import fit_profile
 from trmodel.calibrate.grid import GridCheck, GridStep, grid_check
 from trmodel.calibrate.intervals import Estimate
+from trmodel.calibrate.law import FittedLaw, law_of_profile
 from trmodel.calibrate.measurements import (
     LoadedMeasurements,
     Measured,
@@ -22,6 +23,7 @@ __all__ = [
     "Driver",
     "Estimate",
     "Fit",
+    "FittedLaw",
     "FittedPoint",
     "GridCheck",
     "GridStep",
@@ -35,6 +37,7 @@ __all__ = [
     "fit_profile",
     "gain_drivers",
     "grid_check",
+    "law_of_profile",
     "load_measurements",
     "measurement_names",
     "measurements_schema",

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trmodel.calibrate.intervals import Estimate
 from trmodel.calibrate.result import Fit
 from trmodel.errors import UsageError
-from trmodel.profile import ModelProfile, Overhead, Profile, Provenance, SlowDown
+from trmodel.profile import (
+    FitRecord,
+    FittedParameter,
+    ModelProfile,
+    Overhead,
+    Profile,
+    Provenance,
+    SlowDown,
+)
 
 
 def fitted_profile(fit: Fit, name: str) -> Profile:
@@ -54,8 +64,30 @@ def fitted_profile(fit: Fit, name: str) -> Profile:
                 "obtained": "fitted",
                 "models": tuple(with_overhead(model) for model in profile.models),
                 "slow_downs": tuple(slow_downs.values()),
+                "fit": _record(fit),
             }
         ).model_dump(by_alias=True)
+    )
+
+
+def _record(fit: Fit) -> FitRecord:
+    document, spread = fit.measurements.document, fit.spread
+    parameters = [
+        FittedParameter(
+            model=each.parameter.model,
+            beside=each.parameter.beside,
+            value=_rounded(each.value),
+            interval=each.interval and (_rounded(each.interval[0]), _rounded(each.interval[1])),
+            bounds=(_rounded(bounds[0]), _rounded(bounds[1])),
+            status=each.status,
+        )
+        for each, bounds in zip(fit.estimates, fit.bounds, strict=True)
+    ]
+    return FitRecord(
+        source=f"{document.name}: {document.source}",
+        parameters=tuple(parameters),
+        covariance=None if spread.covariance is None else tuple(map(tuple, spread.covariance)),
+        degrees=float(spread.degrees) if np.isfinite(spread.degrees) else None,
     )
 
 

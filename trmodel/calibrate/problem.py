@@ -127,7 +127,7 @@ class Problem:
         self.parameters = tuple(Parameter(name) for name in names) + tuple(
             Parameter(a, b) for a in names for b in names if a != b
         )
-        self.kept = np.array([_in_profile(loaded, each) for each in self.parameters])
+        self.kept = np.array([in_profile(loaded.profile, each) for each in self.parameters])
         alone = self._system.latency_ms
         M = len(names)
         self.lower = np.ones(len(self.parameters))
@@ -219,18 +219,21 @@ class Problem:
 def _bare(loaded: LoadedProfile) -> Profile:
     """Return the profile without overheads and slow-downs."""
     models = [m.model_copy(update={"overhead": None}) for m in loaded.profile.models]
-    return loaded.profile.model_copy(update={"models": tuple(models), "slow_downs": ()})
+    return loaded.profile.model_copy(
+        update={"models": tuple(models), "slow_downs": (), "fit": None}
+    )
 
 
 def _configuration(point: Measured, order: Sequence[int]) -> Configuration:
     return point.N, tuple(point.B[i] for i in order), point.placement == "shared"
 
 
-def _in_profile(loaded: LoadedProfile, parameter: Parameter) -> float:
+def in_profile(profile: Profile, parameter: Parameter) -> float:
+    """Return what a profile says of a parameter; what changes nothing if it says nothing."""
     if parameter.beside is None:
-        (model,) = (m for m in loaded.profile.models if m.name == parameter.model)
+        (model,) = (m for m in profile.models if m.name == parameter.model)
         return 0.0 if model.overhead is None else model.overhead.value_ms
-    for entry in loaded.profile.slow_downs:
+    for entry in profile.slow_downs:
         if set(entry.models) == {parameter.model, parameter.beside}:
             return entry.factors[entry.models.index(parameter.model)]
     return 1.0

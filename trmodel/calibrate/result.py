@@ -10,8 +10,8 @@ import numpy as np
 from trmodel._version import __version__
 from trmodel.arrays import FloatArray
 from trmodel.calibrate.intervals import Estimate, Spread
+from trmodel.calibrate.law import FittedLaw
 from trmodel.calibrate.measurements import LoadedMeasurements, Placement
-from trmodel.errors import UsageError
 from trmodel.profile import LoadedProfile, Profile
 
 if TYPE_CHECKING:
@@ -120,6 +120,18 @@ class Fit:
         """(P,): the estimates in order."""
         return np.array([estimate.value for estimate in self.estimates])
 
+    @property
+    def law(self) -> FittedLaw:
+        """Joint law of the estimates."""
+        return FittedLaw(
+            parameters=tuple(estimate.parameter for estimate in self.estimates),
+            theta=self.theta,
+            covariance=self.spread.covariance,
+            degrees=self.spread.degrees,
+            bounds=self.bounds,
+            source=self.measurements.document.name,
+        )
+
     def draws(self, samples: int, rng: np.random.Generator) -> FloatArray:
         """Draw parameters from the joint law of the estimates, a multivariate t within bounds.
 
@@ -134,26 +146,7 @@ class Fit:
         UsageError
             If the measurements are too few to say how uncertain the estimates are.
         """
-        if self.spread.covariance is None:
-            raise UsageError(
-                "fit: has as many parameters as measurements, so that their uncertainty is not "
-                "known; state noise_percent in the measurements or give spreads"
-            )
-        lower, upper = np.array(self.bounds).T
-        theta = self.theta
-        kept = np.empty((0, len(theta)))
-        for _ in range(200):
-            normal = rng.multivariate_normal(np.zeros(len(theta)), self.spread.covariance, samples)
-            stretch = np.ones(samples)
-            if np.isfinite(self.spread.degrees):
-                stretch = np.sqrt(self.spread.degrees / rng.chisquare(self.spread.degrees, samples))
-            drawn = theta + normal * stretch[:, None]
-            # Refused as a whole, not cut entry by entry: cutting would undo the correlations.
-            inside = np.all((drawn >= lower) & (drawn <= upper), axis=1)
-            kept = np.concatenate([kept, drawn[inside]])
-            if len(kept) >= samples:
-                return kept[:samples]
-        return np.concatenate([kept, drawn.clip(lower, upper)])[:samples]
+        return self.law.draws(samples, rng)
 
     def to_profile(self, name: str) -> Profile:
         """Return the profile with the fitted overheads and slow-downs, each saying from what.

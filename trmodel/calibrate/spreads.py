@@ -9,7 +9,7 @@ from scipy.special import logit
 from scipy.stats import norm
 
 from trmodel.arrays import FloatArray
-from trmodel.calibrate.result import Fit
+from trmodel.calibrate.law import FittedLaw
 from trmodel.errors import UsageError
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import MAX_SLOW_DOWN, slow_down_table
@@ -35,13 +35,16 @@ class Spreads:
         Of each slow-down.
     fit
         Where overheads and slow-downs are drawn from jointly, or None.
+    defaults
+        Names of the above that are defaults, for the words.
     """
 
     p_percent: float = P_PERCENT
     p_interval: tuple[float, float] | None = None
     latency_percent: float = LATENCY_PERCENT
     slow_down_percent: float = SLOW_DOWN_PERCENT
-    fit: Fit | None = None
+    fit: FittedLaw | None = None
+    defaults: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("p_percent", "latency_percent", "slow_down_percent"):
@@ -53,17 +56,21 @@ class Spreads:
             raise UsageError(f"p_interval: must rise between 0 and 1, got {low:g}, {high:g}")
 
     def __str__(self) -> str:
-        p = f"p by {self.p_percent:g} %"
+        p = f"p by {self._by('p_percent')}"
         if self.p_interval is not None:
             p = f"p from {self.p_interval[0]:g} to {self.p_interval[1]:g} (95 %)"
         parts = [p]
         if self.latency_percent or self.fit is None:
-            parts.append(f"latencies by {self.latency_percent:g} % per model")
+            parts.append(f"latencies by {self._by('latency_percent')} per model")
         if self.slow_down_percent or self.fit is None:
-            parts.append(f"slow-downs by {self.slow_down_percent:g} %")
+            parts.append(f"slow-downs by {self._by('slow_down_percent')}")
         if self.fit is not None:
-            parts.append("overheads and slow-downs as the fit leaves them")
+            source = self.fit.source
+            parts.append(f"overheads and slow-downs as the fit leaves them ({source})")
         return ", ".join(parts)
+
+    def _by(self, name: str) -> str:
+        return f"{getattr(self, name):g} %{' (default)' if name in self.defaults else ''}"
 
 
 def drawn_systems(
@@ -148,24 +155,24 @@ def _slowed(slow_down: FloatArray, factor: FloatArray) -> FloatArray:
 
 
 def _fitted(
-    system: RoutedSystem, fit: Fit, samples: int, rng: np.random.Generator
+    system: RoutedSystem, fit: FittedLaw, samples: int, rng: np.random.Generator
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Latencies and slow-downs of the system with the fit's draws in place of its estimates."""
-    if set(fit.models) != set(system.models):
+    if fit.models != set(system.models):
         raise UsageError(
-            f"fit: is of {', '.join(fit.models)}, the system has {', '.join(system.models)}"
+            f"fit: is of {', '.join(sorted(fit.models))}, the system has {', '.join(system.models)}"
         )
     place = {name: i for i, name in enumerate(system.models)}
     result = []
     for theta in fit.draws(samples, rng):
         change = np.zeros(system.M)
         slow = np.ones((system.M, system.M))
-        for each, value in zip(fit.estimates, theta, strict=True):
-            i = place[each.parameter.model]
-            if each.parameter.beside is None:
-                change[i] = value - each.value
+        for parameter, estimate, value in zip(fit.parameters, fit.theta, theta, strict=True):
+            i = place[parameter.model]
+            if parameter.beside is None:
+                change[i] = value - estimate
             else:
-                slow[i, place[each.parameter.beside]] = value
+                slow[i, place[parameter.beside]] = value
         pairs = {
             (i, j): (slow[i, j], slow[j, i])
             for i in range(system.M)

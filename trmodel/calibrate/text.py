@@ -80,6 +80,8 @@ def uncertainty_text(result: Uncertainty) -> str:
         for c in result.candidates
     ]
     lines += [*table(rows), ""]
+    if result.stopped:
+        lines.append(result.stopped)
     safest = min(result.candidates, key=lambda c: c.regret_percent)
     first = result.candidates[0]
     lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from trmodel.arrays import FloatArray
+from trmodel.calibrate.law import FittedLaw
 from trmodel.calibrate.result import Fit
 from trmodel.calibrate.spreads import (
     LATENCY_PERCENT,
@@ -20,7 +22,7 @@ from trmodel.calibrate.spreads import (
     Spreads,
     drawn_systems,
 )
-from trmodel.errors import UsageError
+from trmodel.errors import LimitError, UsageError
 from trmodel.launch import require_live
 from trmodel.markov import Limits, solve_chain
 from trmodel.markov.transitions import split_table
@@ -30,6 +32,8 @@ from trmodel.system import RoutedSystem
 
 NEAR_PERCENT = 3.0
 MAX_CANDIDATES = 12
+MAX_SAMPLES = 10_000
+"""Percentiles are as good with fewer; each is a system in memory and many chains."""
 LOW, HIGH = 5.0, 95.0
 
 
@@ -74,6 +78,8 @@ class Uncertainty:
         How the candidates were chosen.
     throughput_tok_s
         (samples, candidates): what all of it is computed from.
+    stopped
+        Why there are fewer samples than were asked for, or None.
     """
 
     models: tuple[str, ...]
@@ -84,6 +90,7 @@ class Uncertainty:
     samples: int
     seed: int
     throughput_tok_s: FloatArray
+    stopped: str | None = None
 
     def of(self, B: Sequence[int]) -> CandidateSpread:
         """Return what the samples say of one candidate.
@@ -113,6 +120,7 @@ class Uncertainty:
             "N": self.N,
             "samples": self.samples,
             "seed": self.seed,
+            "stopped": self.stopped,
             "spreads": str(self.spreads),
             "rule": self.rule,
             "candidates": [asdict(each) | {"B": list(each.B)} for each in self.candidates],
@@ -123,14 +131,15 @@ def uncertainty(
     system: RoutedSystem,
     candidates: Sequence[Sequence[int]] | None = None,
     *,
-    p_percent: float = P_PERCENT,
+    p_percent: float | None = None,
     p_interval: tuple[float, float] | None = None,
     latency_percent: float | None = None,
     slow_down_percent: float | None = None,
-    fit: Fit | None = None,
+    fit: Fit | FittedLaw | None = None,
     samples: int = 200,
     seed: int = 0,
     limits: Limits = Limits(),
+    deadline: float | None = None,
     progress: Progress | None = None,
 ) -> Uncertainty:
     """Draw systems about a nominal one and compare thresholds on each of them.
@@ -146,16 +155,19 @@ def uncertainty(
         Threshold vectors; None for those within 3 % of the best at the nominal system, at most 12.
         Eager launching is always added, for the gain.
     p_percent
-        Relative standard deviation of each probability of handing over.
+        Relative standard deviation of each probability of handing over; None for 10.
     p_interval
         Instead, a 95 % interval of the probability that the first of two models hands over.
     latency_percent, slow_down_percent
         Relative standard deviations of a factor on all latencies of a model and of each slow-down;
         None for 3 and 10, or for 0 with a fit.
     fit
-        Draw overheads and slow-downs jointly from this fit; ``system`` is then one of its profile.
+        Draw overheads and slow-downs jointly from this fit, or from what a profile records of one
+        (`law_of_profile`); ``system`` is then one of its profile.
     samples, seed
-        Number of drawn systems, and of the random stream.
+        Number of drawn systems, from 2 to 10,000, and of the random stream.
+    deadline
+        When to stop with the samples there are, as `time.monotonic` tells it.
     progress
         Called with drawn systems solved and in all.
 
@@ -164,16 +176,23 @@ def uncertainty(
     UsageError, InfeasibleError
         If an argument makes no sense or a candidate can deadlock.
     LimitError
-        If a chain is too large.
+        If a chain is too large, or the deadline passes before there are two samples.
     """
-    if samples < 2:
-        raise UsageError(f"samples: at least 2 are needed, got {samples}")
+    if not 2 <= samples <= MAX_SAMPLES:
+        raise UsageError(f"samples: from 2 to {MAX_SAMPLES} can be drawn, got {samples}")
+    law = fit.law if isinstance(fit, Fit) else fit
+    given = {
+        "p_percent": p_percent,
+        "latency_percent": latency_percent,
+        "slow_down_percent": slow_down_percent,
+    }
     spreads = Spreads(
-        p_percent=p_percent,
+        p_percent=P_PERCENT if p_percent is None else p_percent,
         p_interval=p_interval,
-        latency_percent=_default(latency_percent, LATENCY_PERCENT, fit),
-        slow_down_percent=_default(slow_down_percent, SLOW_DOWN_PERCENT, fit),
-        fit=fit,
+        latency_percent=_default(latency_percent, LATENCY_PERCENT, law),
+        slow_down_percent=_default(slow_down_percent, SLOW_DOWN_PERCENT, law),
+        fit=law,
+        defaults=frozenset(name for name, value in given.items() if value is None),
     )
     drawn = drawn_systems(system, spreads, samples, seed)
     eager = (1,) * system.M
@@ -190,18 +209,26 @@ def uncertainty(
             rule = "as given"
         compared = list(dict.fromkeys([*compared, eager]))
 
-        def solve(one: RoutedSystem) -> list[float]:
+        def solve(one: RoutedSystem) -> list[float] | None:
+            if deadline is not None and time.monotonic() > deadline:
+                return None
             splits = split_table(one.restricted())
             return [
                 solve_chain(one, B, limits=limits, splits=splits).throughput_tok_s for B in compared
             ]
 
         at_nominal = solve(system)
-        T = np.empty((samples, len(compared)))
-        for k, row in enumerate(pool.map(solve, drawn)):
-            T[k] = row
+        rows: list[list[float]] = []
+        for row in pool.map(solve, drawn):
+            if row is None:
+                break
+            rows.append(row)
             if progress:
-                progress(k + 1, samples)
+                progress(len(rows), samples)
+    if at_nominal is None or len(rows) < 2:
+        raise LimitError("the time limit was reached before two samples of the uncertainty")
+    T = np.array(rows)
+    few = f"the time limit was reached after {len(rows)} of {samples} samples"
     found = [_spread_of(T, c, B, at_nominal[c], eager_column=compared.index(eager))
              for c, B in enumerate(compared)]  # fmt: skip
     order = sorted(range(len(found)), key=lambda c: (-found[c].probability_best, sum(found[c].B)))
@@ -211,13 +238,14 @@ def uncertainty(
         candidates=tuple(found[c] for c in order),
         rule=rule,
         spreads=spreads,
-        samples=samples,
+        samples=len(rows),
         seed=seed,
         throughput_tok_s=T[:, order],
+        stopped=few if len(rows) < samples else None,
     )
 
 
-def _default(given: float | None, value: float, fit: Fit | None) -> float:
+def _default(given: float | None, value: float, fit: FittedLaw | None) -> float:
     if given is not None:
         return given
     return value if fit is None else 0.0

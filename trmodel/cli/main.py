@@ -134,7 +134,9 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, TrmodelError):
         return str(error).splitlines(), error.exit_code
     if isinstance(error, MemoryError):
-        return ["out of memory; lower N or use a coarser --grid-ms"], LimitError.exit_code
+        return [
+            "out of memory; ask for less at once: a smaller N, fewer sizes or samples"
+        ], LimitError.exit_code
     if hasattr(error, "format_message"):  # click's errors, whose home depends on typer's version
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "trmodel"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,11 +22,23 @@ if TYPE_CHECKING:
     from trmodel.search.sweep import Sweep
 
 SEARCH = "Search"
+SAMPLES = 200
+MOST_SAMPLES = 10_000
+"""That of `trmodel.calibrate.uncertainty`, which is not imported because that takes long."""
 
 
 def _fixed_option(i: int) -> Any:
     return typer.Option(
         f"--B{i}", metavar="B", help=f"Fix the threshold of model {i}.", rich_help_panel=SEARCH
+    )
+
+
+def _spread_option(name: str, of: str) -> Any:
+    return typer.Option(
+        name,
+        metavar="PERCENT",
+        help=f"Of --uncertainty: standard deviation of {of}.",
+        rich_help_panel=options.OUTPUT,
     )
 
 
@@ -83,13 +96,22 @@ def tune(
         ),
     ] = False,
     samples: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--samples",
-            help="Of --uncertainty: how many systems to draw.",
+            help="Of --uncertainty: how many systems to draw. Default: 200.",
             rich_help_panel=options.OUTPUT,
         ),
-    ] = 200,
+    ] = None,
+    p_spread: Annotated[float | None, _spread_option("--p-spread", "each p. Default: 10")] = None,
+    latency_spread: Annotated[
+        float | None,
+        _spread_option("--latency-spread", "the latencies of a model. Default: 3, 0 with a fit"),
+    ] = None,
+    slow_down_spread: Annotated[
+        float | None,
+        _spread_option("--slow-down-spread", "each slow-down. Default: 10, 0 with a fit"),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -114,8 +136,13 @@ def tune(
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
     _check(out, time_limit, values, p, explain, uncertainty)
-    if samples < 2:
-        raise UsageError(f"--samples: at least 2 are needed, got {samples}")
+    spreads = {
+        "--p-spread": p_spread,
+        "--latency-spread": latency_spread,
+        "--slow-down-spread": slow_down_spread,
+    }
+    _check_uncertainty(uncertainty, samples, spreads)
+    deadline = None if time_limit is None else time.monotonic() + time_limit
     out.keep(profile, routing, plot=plot)
     check_plot(plot)
     from trmodel import api
@@ -146,7 +173,9 @@ def tune(
     with progress_bar(quiet) as progress:
         result: ThresholdTable | Sweep
         if values is None:
-            result = api.tune(loaded, wanted, progress=progress, **given, **search)
+            result = api.tune(
+                loaded, wanted, deadline=deadline, progress=progress, **given, **search
+            )
         else:
             del given["p"]
             result = api.sweep_p(values, loaded, wanted, progress=progress, **given, **search)
@@ -157,15 +186,24 @@ def tune(
 
         memory = check_capacity(loaded, system.N, routing, tokens)
         explained = {row.N: explain_row(system, row, fixed, solver.value, memory) for row in result}
-    sure = None
+    sure, cut = None, None
     if uncertainty and isinstance(result, ThresholdTable):
-        from trmodel.cli.uncertainty import examined_rows, uncertain_rows
+        from trmodel.cli.uncertainty import Asked, examined_rows, uncertain_rows
 
         rows = examined_rows(result)
         if len(rows) < len(result):
             out.note(f"uncertainty: of N = {rows[-1].N} only, the last of {len(result)} rows")
+        asked = Asked(
+            p_percent=p_spread,
+            latency_percent=latency_spread,
+            slow_down_percent=slow_down_spread,
+            samples=samples or SAMPLES,
+            seed=seed or 0,
+            deadline=deadline,
+        )
         with progress_bar(quiet, "samples") as progress:
-            sure = uncertain_rows(system, rows, samples, seed or 0, progress)
+            sure, origin, cut = uncertain_rows(system, rows, loaded.profile, asked, progress)
+        out.note(f"uncertainty: {origin}")
     more = (seed, explained, sure)
     out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
     if result.stopped and Format.r2r in out.formats and isinstance(result, ThresholdTable):
@@ -175,7 +213,7 @@ def tune(
         )
     if plot is not None:
         draw(result, plot, out, fixed)
-    return _end(result.stopped)
+    return _end(result.stopped or cut)
 
 
 def _check(
@@ -199,6 +237,20 @@ def _check(
             raise UsageError("--sweep: gives p already; leave out --p")
         for option in asked:
             raise UsageError(f"{option}: is about one table; leave out --sweep")
+
+
+def _check_uncertainty(
+    wanted: bool, samples: int | None, spreads: Mapping[str, float | None]
+) -> None:
+    """Refuse what makes no sense of the options of --uncertainty."""
+    for option, value in {"--samples": samples, **spreads}.items():
+        if value is not None and not wanted:
+            raise UsageError(f"{option}: is of --uncertainty; ask for that as well")
+    if samples is not None and not 2 <= samples <= MOST_SAMPLES:
+        raise UsageError(f"--samples: from 2 to {MOST_SAMPLES} can be drawn, got {samples}")
+    for option, value in spreads.items():
+        if value is not None and not 0.0 <= value <= 100.0:
+            raise UsageError(f"{option}: must be between 0 and 100 percent, got {value:g}")
 
 
 def _end(stopped: str | None) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from trmodel.calibrate.law import law_of_profile
 from trmodel.calibrate.uncertainty import (
     MAX_CANDIDATES,
     NEAR_PERCENT,
@@ -12,7 +14,9 @@ from trmodel.calibrate.uncertainty import (
     uncertainty,
 )
 from trmodel.cli.output import Grid
+from trmodel.errors import LimitError
 from trmodel.launch import shown_vector
+from trmodel.profile import Profile
 from trmodel.search import Row, ThresholdTable
 from trmodel.system import RoutedSystem
 
@@ -26,14 +30,37 @@ def examined_rows(table: ThresholdTable) -> list[Row]:
     return rows if len(rows) <= MOST_ROWS else rows[-1:]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What ``--uncertainty`` is to do; a spread that is None is the default."""
+
+    p_percent: float | None
+    latency_percent: float | None
+    slow_down_percent: float | None
+    samples: int
+    seed: int
+    deadline: float | None
+
+
 def uncertain_rows(
     system: RoutedSystem,
     rows: Sequence[Row],
-    samples: int,
-    seed: int,
+    profile: Profile,
+    asked: Asked,
     progress: Callable[[int, int], None] | None,
-) -> dict[int, Uncertainty]:
-    """Examine rows, by N; each with the vectors that come within 3 % of its best, at most 12."""
+) -> tuple[dict[int, Uncertainty], str, str | None]:
+    """Examine rows, by N; each with the vectors that come within 3 % of its best, at most 12.
+
+    Returns
+    -------
+    What was found, where its spreads come from, and why it ended early or None.
+    """
+    law, lacking = law_of_profile(profile, system.models)
+    origin = (
+        f"overheads and slow-downs are drawn from the profile's fit to {law.source}"
+        if law is not None
+        else f"spreads are stated, not measured: {lacking}"
+    )
     found: dict[int, Uncertainty] = {}
     for row in rows:
 
@@ -43,14 +70,24 @@ def uncertain_rows(
 
         floor = row.candidates[0].throughput_tok_s * (1.0 - NEAR_PERCENT / 100.0)
         near = [c.B for c in row.candidates if c.throughput_tok_s >= floor]
-        found[row.N] = uncertainty(
-            system.with_N(row.N),
-            near[:MAX_CANDIDATES],
-            samples=samples,
-            seed=seed,
-            progress=report,
-        )
-    return found
+        try:
+            found[row.N] = uncertainty(
+                system.with_N(row.N),
+                near[:MAX_CANDIDATES],
+                p_percent=asked.p_percent,
+                latency_percent=asked.latency_percent,
+                slow_down_percent=asked.slow_down_percent,
+                fit=law,
+                samples=asked.samples,
+                seed=asked.seed,
+                deadline=asked.deadline,
+                progress=report,
+            )
+        except LimitError as error:
+            return found, origin, f"{error} (N = {row.N})"
+        if stopped := found[row.N].stopped:
+            return found, origin, f"{stopped} (N = {row.N})"
+    return found, origin, None
 
 
 def uncertainty_blocks(found: Mapping[int, Uncertainty]) -> list[str | Grid]:

@@ -3,6 +3,7 @@
 from trmodel.profile.build import build_system
 from trmodel.profile.capacity import Capacity, CapacityCheck, GpuBudget, check_capacity
 from trmodel.profile.context import Context, context_range, recorded_context
+from trmodel.profile.fit_record import FitRecord, FittedParameter
 from trmodel.profile.handoff import HandedOver, handed_over, handoff_latency
 from trmodel.profile.interpolate import (
     StepLatency,
@@ -37,6 +38,8 @@ __all__ = [
     "Context",
     "DecodeTable",
     "ExtendTable",
+    "FitRecord",
+    "FittedParameter",
     "GpuBudget",
     "HandedOver",
     "Handoff",

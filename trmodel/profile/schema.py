@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from trmodel.documents import Document, Name, Number, Text, WholeNumber
 from trmodel.errors import InputError
+from trmodel.profile.fit_record import FitRecord
 from trmodel.profile.tables import BatchSize, DecodeTable, ExtendTable, Method, Provenance
 from trmodel.routing import Routing, load_preset
 from trmodel.system import DEFAULT_GRID_MS
@@ -20,6 +21,7 @@ from trmodel.system_checks import MAX_LATENCY_MS, MAX_SLOW_DOWN
 __all__ = [
     "DecodeTable",
     "ExtendTable",
+    "FitRecord",
     "Handoff",
     "HandoffPair",
     "Hardware",
@@ -198,6 +200,9 @@ class Profile(Document):
     )
     handoff: Handoff | None = Field(
         default=None, description="Delay of a handoff between models; none when left out."
+    )
+    fit: FitRecord | None = Field(
+        default=None, description="How sure the overheads and slow-downs are, if they were fitted."
     )
     routing: DefaultRouting | None = Field(
         default=None,
