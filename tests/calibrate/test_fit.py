@@ -292,3 +292,43 @@ def test_latencies_are_those_at_the_context_that_was_measured():
     assert fit_profile(profile, document).context_tokens == 2048
     growing = fit_profile(profile, document, context=(1000, 3000))
     assert growing.to_dict()["context_tokens"] == [1000, 3000]
+
+
+def test_the_published_fit_is_not_hopeless(paper_fit):
+    assert paper_fit.warnings == ()
+    document = paper_fit.to_dict()
+    residual, noise = document["residual_percent"], 3.0
+    assert document["reduced_chi_square"] == pytest.approx((residual / noise) ** 2, rel=1e-6)
+    assert all(point.limit_tok_s is None for point in paper_fit.points)
+
+
+def test_a_point_that_no_parameters_reach_is_named_as_such():
+    fit = fit_profile(TWO_MODELS, measured([(1, (1, 1), 730.0, "shared")], noise_percent=3))
+    assert [e.status for e in fit.estimates] == ["at bound", "at bound", "kept", "kept"]
+    assert all("beyond what its bounds allow" in e.remark for e in fit.estimates[:2])
+    (point,) = fit.points
+    assert point.limit_tok_s == pytest.approx(point.fitted_tok_s)
+    beyond, hopeless = fit.warnings
+    assert beyond.startswith("N = 1, B = 1,1: measured 730.0 tok/s is above the ")
+    assert "times the stated noise of 3 %" in hopeless
+    assert f"warning: {beyond}" in fit.summary()
+
+
+def test_a_point_below_the_largest_values_is_named_as_well():
+    document = measured([(N, (1,), 0.5 * N, "shared") for N in (1, 2)], models=("m",))
+    fit = fit_profile(Profile.model_validate(ONE), document, grid_ms=0.1)
+    assert fit.estimates[0].status == "at bound"
+    assert fit.warnings[0].startswith("N = 1, B = 1: measured 0.5 tok/s is below the ")
+
+
+def test_errors_far_above_the_noise_are_a_warning():
+    points = [(N, (1,), T, "shared") for N, T in ((1, 60.0), (2, 60.0), (4, 240.0), (8, 100.0))]
+    profile = Profile.model_validate(ONE)
+    (warning,) = fit_profile(profile, measured(points, models=("m",))).warnings
+    assert "times a noise of 5 % (reduced chi-square" in warning
+    assert fit_profile(profile, one_model(0.03, 5, noise_percent=3.0)).warnings == ()
+
+
+def test_a_grid_too_coarse_to_tell_anything_is_refused():
+    with pytest.raises(UsageError, match="grid_ms: on a grid of 1 ms no throughput depends"):
+        fit_profile(Profile.model_validate(ONE), one_model(0.0, 0), grid_ms=1.0)

@@ -13,9 +13,11 @@ from trmodel.arrays import FloatArray
 from trmodel.calibrate.intervals import spread_and_estimates
 from trmodel.calibrate.measurements import LoadedMeasurements, Measurements, load_measurements
 from trmodel.calibrate.problem import Problem
+from trmodel.calibrate.quality import limits_of_reach
 from trmodel.calibrate.result import Fit, FittedPoint, Pick
 from trmodel.calibrate.solve import STARTS, Optimum, best_of_starts, free_parameters, minimise
 from trmodel.documents import StrPath
+from trmodel.errors import UsageError
 from trmodel.profile import Context, LoadedProfile, Profile, load_profile, recorded_context
 from trmodel.routing import Routing
 from trmodel.search.tune import Progress
@@ -67,6 +69,8 @@ def fit_profile(
 
     Raises
     ------
+    UsageError
+        If an argument makes no sense, or the grid is too coarse to tell anything.
     InputError
         If a document cannot be read or they do not fit together.
     LimitError
@@ -91,19 +95,29 @@ def fit_profile(
             grid_ms=grid_ms,
         )
         free = free_parameters(problem)
+        if not free:
+            raise UsageError(
+                f"grid_ms: on a grid of {problem.grid_ms:g} ms no throughput depends on any "
+                "parameter; use a finer one"
+            )
         report = _steps(progress, problem)
         found = best_of_starts(problem, free, seed, report)
+        modelled = np.exp(problem.log_throughput(found.theta))
+        limits = limits_of_reach(problem, found.theta, modelled)
         spread, estimates = spread_and_estimates(
-            problem, found.theta, free, given.document.noise_percent
+            problem,
+            found.theta,
+            free,
+            given.document.noise_percent,
+            out_of_reach=bool(np.isfinite(limits).any()),
         )
         left_out = _left_out(problem, found, free, report)
-        modelled = np.exp(problem.log_throughput(found.theta))
     return Fit(
         profile=loaded,
         measurements=given,
         models=problem.models,
         estimates=estimates,
-        points=_points(problem, modelled, left_out),
+        points=_points(problem, modelled, left_out, limits),
         picks=_picks(problem, modelled),
         spread=spread,
         bounds=tuple(zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)),
@@ -145,10 +159,11 @@ def _left_out(
 
 
 def _points(
-    problem: Problem, modelled: FloatArray, left_out: FloatArray
+    problem: Problem, modelled: FloatArray, left_out: FloatArray, limits: FloatArray
 ) -> tuple[FittedPoint, ...]:
     points = []
-    for c, measured in zip(problem.row, np.exp(problem.log_measured), strict=True):
+    every = zip(problem.row, np.exp(problem.log_measured), limits, strict=True)
+    for c, measured, limit in every:
         N, B, shared = problem.configurations[c]
         other = 100.0 * (np.exp(left_out[c]) / measured - 1.0)
         points.append(
@@ -160,6 +175,7 @@ def _points(
                 fitted_tok_s=float(modelled[c]),
                 error_percent=float(100.0 * (modelled[c] / measured - 1.0)),
                 left_out_error_percent=None if np.isnan(other) else float(other),
+                limit_tok_s=None if np.isnan(limit) else float(limit),
             )
         )
     return tuple(points)

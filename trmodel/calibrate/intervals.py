@@ -89,7 +89,12 @@ class _Curvature:
 
 
 def spread_and_estimates(
-    problem: Problem, theta: FloatArray, free: Sequence[int], noise_percent: float | None
+    problem: Problem,
+    theta: FloatArray,
+    free: Sequence[int],
+    noise_percent: float | None,
+    *,
+    out_of_reach: bool = False,
 ) -> tuple[Spread, tuple[Estimate, ...]]:
     """Judge the estimates theta of the free parameters.
 
@@ -97,6 +102,9 @@ def spread_and_estimates(
     ----------
     noise_percent
         The spread of measurements to assume if there are none left to estimate it from.
+    out_of_reach
+        Whether a measurement is beyond the bounds: then an estimate on a bound is there for that,
+        whatever else it depends on, and has no interval.
     """
     columns = list(free)
     r = problem.log_throughput(theta)[problem.row] - problem.log_measured
@@ -117,6 +125,8 @@ def spread_and_estimates(
         if i not in columns:
             remark = "no measurement depends on it: as in the profile"
             estimates.append(Estimate(parameter, value, None, "kept", remark))
+        elif out_of_reach and value in bounds:
+            estimates.append(Estimate(parameter, value, None, "at bound", _BEYOND))
         elif inseparable := _inseparable(problem, curvature, columns, i):
             estimates.append(Estimate(parameter, value, None, "not identifiable", inseparable))
         else:
@@ -178,6 +188,7 @@ def _status(parameter: Parameter, value: float, half: float, bounds: tuple[float
     return "weak" if abs(value - parameter.neutral) <= half else "determined"
 
 
+_BEYOND = "measurements are beyond what its bounds allow"
 _READING: dict[Status, str] = {
     "at bound": "the interval is one-sided",
     "weak": "cannot be told from no effect",

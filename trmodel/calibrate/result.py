@@ -28,6 +28,9 @@ class FittedPoint:
         By the fit to all measurements; above 0: the model is too high.
     left_out_error_percent
         By the fit to the others; None if they are too few.
+    limit_tok_s
+        The throughput within which the bounds of the parameters keep the model, if the measured
+        one is beyond it; else None.
     """
 
     N: int
@@ -37,6 +40,7 @@ class FittedPoint:
     fitted_tok_s: float
     error_percent: float
     left_out_error_percent: float | None
+    limit_tok_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,13 @@ class Fit:
         return float(np.mean(known)) if len(known) == len(errors) else None
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the fit unfit for use: points out of reach, errors far above the noise."""
+        from trmodel.calibrate.quality import fit_warnings
+
+        return fit_warnings(self)
+
+    @property
     def theta(self) -> FloatArray:
         """(P,): the estimates in order."""
         return np.array([estimate.value for estimate in self.estimates])
@@ -186,6 +197,8 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fit as plain values, ready for JSON."""
+        from trmodel.calibrate.quality import reduced_chi_square
+
         sigma = self.spread.sigma
         return {
             "schema": "trmodel/fit",
@@ -215,6 +228,8 @@ class Fit:
                 }
                 for each in self.estimates
             ],
+            "warnings": list(self.warnings),
+            "reduced_chi_square": reduced_chi_square(self),
             "residual_percent": None if sigma is None else 100.0 * sigma,
             "mean_error_percent": self.mean_error_percent,
             "max_error_percent": self.max_error_percent,

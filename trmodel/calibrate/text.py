@@ -57,6 +57,7 @@ def fit_text(fit: Fit) -> str:
         else:
             lines.append(f"{at}, the measured optimum")
     lines.append(f"{fit.agreeing} of {fit.starts} starts ended at an optimum as good as this one")
+    lines += [f"warning: {warning}" for warning in fit.warnings]
     return "\n".join(lines)
 
 

@@ -114,7 +114,7 @@ def _view(found: Fit) -> View:
         "\n".join([_errors(found), *map(_pick, found.picks), _starts(found)]),
         f"{context_in_words(found.context_tokens)}chains on a grid of {found.grid_ms:g} ms",
     ]
-    return View(found.to_dict(), found.to_records(), blocks)
+    return View(found.to_dict(), found.to_records(), blocks, warnings=found.warnings)
 
 
 def _parameters(found: Fit) -> Grid:
