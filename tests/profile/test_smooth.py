@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profile_making import decode_table, extend_table
+from profile_making import PROVENANCE, decode_table, extend_table, model, profile, routing
 from scipy.optimize import isotonic_regression
 
-from trmodel.profile import smoothed, step_latency
+from trmodel.profile import build_system, load_profile, smoothed, step_latency
 from trmodel.profile.smooth import LARGE_DIP, smooth_row, table_dips
 
 rows = st.lists(st.floats(1.0, 50.0), min_size=1, max_size=12)
@@ -102,3 +102,27 @@ def test_tables_can_be_smoothed_before_they_are_written():
     provenance = {"method": "assumed", "source": "s", "note": "First."}
     noted = decode_table([1, 2], [10, 9.9], provenance=provenance)
     assert smoothed(noted, "m").provenance.note.startswith("First. m: dip of 1.0 %")
+
+
+def test_a_loaded_profile_holds_smoothed_latencies_and_says_so_in_its_provenance():
+    def table(latency_ms, **fields):
+        return {"batch": [1, 2], "latency_ms": latency_ms, "provenance": PROVENANCE, **fields}
+
+    rows = [[10.0, 9.9], [10.0, 11.0]]
+    extend = table(rows, new_tokens=[1, 4])
+    loaded = profile(
+        [model("m0", gpus=[0], decode=table([25.5, 25.0]), extend=extend), model("m1", gpus=[1])],
+        routing=routing([[0.5, 0.5], [1.0, 0.0]]),
+    )
+    first, second = loaded.profile.models
+    assert first.decode.latency_ms == (25.25, 25.25)
+    assert first.extend.latency_ms == ((9.95, 9.95), (10.0, 11.0))
+    note = "m0: dip of 2.0 % at batch 2 smoothed"
+    other = "m0, extend: dip of 1.0 % at batch 2 at new_tokens 1 smoothed"
+    assert first.decode.provenance.note == f"{note} (isotonic regression)."
+    assert first.extend.provenance.note == f"{other} (isotonic regression)."
+    assert second.decode.provenance.note is None
+    assert dict(loaded.smoothed) == {"m0": (note, other)}
+    assert build_system(loaded, 2).warnings[:2] == (note, other)
+    again = load_profile(loaded.profile)  # it says so itself now
+    assert (again.profile, dict(again.smoothed)) == (loaded.profile, {})

@@ -109,7 +109,8 @@ def show(
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
-    for warning in plausibility_warnings(loaded.profile):
+    told = [note for notes in loaded.smoothed.values() for note in notes]
+    for warning in plausibility_warnings(loaded.profile) + told:
         out.note(f"trmodel: warning: {warning}")
     ends = None if tokens is None else context_range(loaded.profile, tokens)
     drawn = chart or (plot is None and out.format is Format.table and is_terminal(sys.stdout))

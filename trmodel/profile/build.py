@@ -95,7 +95,7 @@ def build_system(
             problems += error.problems
             continue
         latencies.append(steps.latency_ms)
-        warnings += steps.notes
+        warnings += [*loaded.smoothed.get(names[m], ()), *steps.notes]
     if problems:
         raise InputError(problems)
     warnings += _handoff_warning(profile, names, P)

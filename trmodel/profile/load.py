@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trmodel.documents import (
@@ -13,6 +14,7 @@ from trmodel.documents import (
     load_document,
 )
 from trmodel.profile.schema import PROFILE_SCHEMA, PROFILE_VERSION, Profile
+from trmodel.profile.smooth import smoothed_model
 
 BUILTIN = Path(__file__).parent / "builtin"
 
@@ -24,16 +26,20 @@ class LoadedProfile:
     Parameters
     ----------
     profile
-        The validated document.
+        The validated document, with small dips of its tables smoothed; the provenance of a table
+        says so.
     origin
         "built-in NAME", the path as given, or "profile NAME" if it was made in Python.
     sha256
         Of the bytes of the file, hexadecimal: it identifies the profile in results.
+    smoothed
+        What was smoothed when it was loaded, in lines by the name of the model.
     """
 
     profile: Profile
     origin: str
     sha256: str
+    smoothed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def profile_names() -> list[str]:
@@ -48,8 +54,8 @@ def load_profile(source: StrPath | Profile | LoadedProfile) -> LoadedProfile:
     ----------
     source
         The path of a JSON file, or the name of a built-in profile with or without ``.json``; a
-        file that exists wins. A :class:`Profile` made in Python is taken as it is, its hash that
-        of its JSON text.
+        file that exists wins. The hash of a :class:`Profile` made in Python is that of its JSON
+        text. In both, dips of under 5 % are smoothed (:mod:`trmodel.profile.smooth`).
 
     Raises
     ------
@@ -61,7 +67,19 @@ def load_profile(source: StrPath | Profile | LoadedProfile) -> LoadedProfile:
     if isinstance(source, Profile):
         text = source.model_dump_json(by_alias=True)
         digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
-        return LoadedProfile(source, f"profile {source.name}", digest)
+        return _loaded(source, f"profile {source.name}", digest)
     path, origin = find_document(source, BUILTIN, "profile")
     profile, sha256 = load_document(Profile, path, PROFILE_SCHEMA, PROFILE_VERSION)
-    return LoadedProfile(profile, origin, sha256)
+    return _loaded(profile, origin, sha256)
+
+
+def _loaded(profile: Profile, origin: str, sha256: str) -> LoadedProfile:
+    models, told = [], {}
+    for model in profile.models:
+        smooth, notes = smoothed_model(model)
+        models.append(smooth)
+        if notes:
+            told[model.name] = notes
+    if told:
+        profile = profile.model_copy(update={"models": tuple(models)})
+    return LoadedProfile(profile, origin, sha256, told)

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trmodel.arrays import FloatArray
+from trmodel.profile.schema import ModelProfile
 from trmodel.profile.tables import DecodeTable, ExtendTable
 
 LARGE_DIP = 0.05
 """Relative drop from which a dip is no longer taken for measurement noise."""
 VISIBLE_DIP = 0.0005
 """A dip that would be printed as 0.0 % is smoothed without a word."""
+DECIMALS = 6
+"""Of milliseconds, in what smoothing writes: means of timings have no more."""
 
 AnyTable = TypeVar("AnyTable", DecodeTable, ExtendTable)
 
@@ -125,8 +128,8 @@ def smoothing_note(model: str, dips: Sequence[Dip]) -> str | None:
 def smoothed(table: AnyTable, model: str) -> AnyTable:
     """Return a table with its small dips smoothed, and its provenance saying so.
 
-    For tools that write profiles: the file then states what was done, and reading it needs no
-    warning. Large dips stay.
+    Used when a profile is loaded, and by tools that write profiles: the file then states what was
+    done, and reading it needs no warning. Large dips stay.
 
     Parameters
     ----------
@@ -139,7 +142,9 @@ def smoothed(table: AnyTable, model: str) -> AnyTable:
     note = smoothing_note(model, dips)
     if note is None:
         return table
-    rows = tuple(tuple(smooth_row(table.batch, row)[0].tolist()) for row in table.rows)
+    rows = tuple(
+        tuple(np.round(smooth_row(table.batch, row)[0], DECIMALS).tolist()) for row in table.rows
+    )
     single = isinstance(table, DecodeTable) and not isinstance(table.context_tokens, tuple)
     before = table.provenance.note
     told = f"{note} (isotonic regression)."
@@ -149,3 +154,18 @@ def smoothed(table: AnyTable, model: str) -> AnyTable:
     return table.model_copy(
         update={"latency_ms": rows[0] if single else rows, "provenance": provenance}
     )
+
+
+def smoothed_model(model: ModelProfile) -> tuple[ModelProfile, tuple[str, ...]]:
+    """Return a model with its tables smoothed, and lines that say what was; none if nothing."""
+    tables: dict[str, Any] = {}
+    notes = []
+    listed: list[tuple[str, Any, str]] = [
+        ("decode", model.decode, model.name),
+        ("extend", model.extend, f"{model.name}, extend"),
+    ]
+    for field, table, name in listed:
+        if table is not None and (note := smoothing_note(name, table_dips(table))):
+            tables[field] = smoothed(table, name)
+            notes.append(note)
+    return (model.model_copy(update=tables) if notes else model), tuple(notes)
