@@ -179,7 +179,7 @@ def fitting(
         return wanted, None
     kept = [n for n in wanted if n <= check.largest_N]
     if not clip or not kept:
-        advice = "" if clip else "; --clip leaves out what does not fit"
+        advice = "; clip=True leaves out what does not fit" if kept and not clip else ""
         raise InfeasibleError(f"{check.message}{advice}")
     return kept, f"left out N from {wanted[len(kept)]} on: {check.message}"
 

@@ -14,6 +14,9 @@ def test_the_budget_of_every_gpu_adds_up(run):
     expected = capacity(load_profile("h100"), context=(1024, 4096))
     assert found["context_tokens"] == 4096
     assert found["binding_gpu"] == expected.binding_gpu
+    sizes = ("memory_bytes", "reserved_bytes", "weight_bytes", "free_bytes", "kv_bytes_per_token")
+    assert all(type(gpu[size]) is int for gpu in found["gpus"] for size in sizes)
+    assert all(type(size) is int for gpu in found["gpus"] for size in gpu["weights"].values())
     assert found["largest_N"] == found["tokens"] // 4096
     for gpu in found["gpus"]:
         taken = gpu["reserved_bytes"] + sum(gpu["weights"].values()) + gpu["free_bytes"]

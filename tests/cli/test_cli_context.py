@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from trmodel import api
+from trmodel.errors import InfeasibleError
+
 IMPORTED = "tune --profile a100-imported"
 
 
@@ -94,3 +97,17 @@ def test_predict_warns_where_not_even_the_weights_fit(run):
     result = run("predict --profile small.json --N 2 --B 1,1")
     assert result.code == 0
     assert "warning: GPU 0: weights (" in result.err
+
+
+def test_a_huge_context_is_called_too_large(run):
+    result = run("tune --N 2 --context 99999999999999999999")
+    assert (result.code, result.err) == (
+        2,
+        "trmodel: error: --context: 99999999999999999999 is too large\n",
+    )
+    assert "--clip" not in run("tune --N 2 --context 9999999999").err  # it would leave nothing
+
+
+def test_the_python_function_names_its_own_argument():
+    with pytest.raises(InfeasibleError, match="; clip=True leaves out what does not fit"):
+        api.fitting("a100-imported", [2, 60], context=8192)

@@ -282,3 +282,15 @@ def test_importing_profiles_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert {"numba", "pandas", "matplotlib", "sympy", "scipy", "networkx"}.isdisjoint(modules)
+
+
+def test_numbers_of_bytes_may_have_an_exponent(tmp_path):
+    data = load_profile("h100").profile.model_dump(mode="json", by_alias=True)
+    data["hardware"] |= {"gpu_memory_bytes": 8.5e10, "reserved_bytes": 9e9}
+    data["models"][0]["memory"]["weight_bytes"] = 1.2e9
+    path = tmp_path / "bytes.json"
+    path.write_text(json.dumps(data))
+    found = load_profile(path).profile
+    sizes = (found.hardware.gpu_memory_bytes, found.hardware.reserved_bytes)
+    assert (*sizes, found.models[0].memory.weight_bytes) == (85 * 10**9, 9 * 10**9, 12 * 10**8)
+    assert all(type(size) is int for size in sizes)

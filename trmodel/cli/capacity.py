@@ -95,10 +95,10 @@ def _gpu(budget: GpuBudget) -> dict[str, Any]:
         "gpu": budget.gpu,
         "memory_bytes": budget.memory_bytes,
         "reserved_bytes": budget.reserved_bytes,
-        "weight_bytes": sum(budget.weight_bytes.values()),
-        "weights": dict(budget.weight_bytes),
-        "free_bytes": budget.free_bytes,
-        "kv_bytes_per_token": budget.kv_bytes_per_token,
+        "weight_bytes": round(sum(budget.weight_bytes.values())),
+        "weights": {name: round(size) for name, size in budget.weight_bytes.items()},
+        "free_bytes": round(budget.free_bytes),
+        "kv_bytes_per_token": round(budget.kv_bytes_per_token),
         "tokens": budget.tokens,
     }
 

@@ -79,8 +79,12 @@ def aiconfigurator(
         typer.Option("--new-tokens", metavar="RANGE", help="Default: 1,2,4,...,256,1024."),
     ] = None,
     context_tokens: Annotated[
-        int, typer.Option("--context-tokens", help="The profile's usual context.")
-    ] = 2048,
+        int | None,
+        typer.Option(
+            "--context-tokens",
+            help="The profile's usual context, one of --contexts. Default: the closest to 2048.",
+        ),
+    ] = None,
     memory_fraction: Annotated[
         float,
         typer.Option("--memory-fraction", help="Share of each GPU for weights and KV."),

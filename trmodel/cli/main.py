@@ -132,7 +132,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, UsageError):
         return [_with_option(str(error))], error.exit_code
     if isinstance(error, TrmodelError):
-        return str(error).splitlines(), error.exit_code
+        return str(error).replace("clip=True", "--clip").splitlines(), error.exit_code
     if isinstance(error, MemoryError):
         return [
             "out of memory; ask for less at once: a smaller N, fewer sizes or samples"

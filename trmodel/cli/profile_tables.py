@@ -36,7 +36,8 @@ def table_blocks(model: ModelProfile, table: DecodeTable | ExtendTable) -> list[
     rows = [(str(batch), *cells) for batch, *cells in zip(table.batch, *marked, strict=True)]
     used = {status for statuses in table.status_rows for status in statuses}
     said = [f"{mark} {status}" for status, mark in MARKS.items() if mark and status in used]
-    legend = f"{', '.join(said)}; the others measured" if said else "all measured"
+    rest = "; the others measured" if "measured" in used else ""
+    legend = f"{', '.join(said)}{rest}" if said else "all measured"
     return [f"{title} ({legend})", Grid(("batch", *map(str, columns)), rows)]
 
 

@@ -129,6 +129,8 @@ def _values(
 
 
 def _read(text: str, option: str, pattern: re.Pattern[str], kind: str) -> Decimal:
+    if re.fullmatch(r"\d{13,}", text.strip()):
+        raise UsageError(f"{option}: {_cut(text)} is too large")
     if not pattern.fullmatch(text.strip()):
         raise UsageError(f'{option}: "{_cut(text)}" is not {kind}')
     return Decimal(text.strip())

@@ -98,6 +98,10 @@ def build_system(
         warnings += [*loaded.smoothed.get(names[m], ()), *steps.notes]
     if problems:
         raise InputError(problems)
+    grid = profile.grid_ms if grid_ms is None else grid_ms
+    # A wrong unit or an extrapolation may be why: the doubts come with a refusal.
+    if vanishing := _vanishing(names, latencies, grid):
+        raise InputError([*vanishing, *warnings])
     warnings += _handoff_warning(profile, names, P)
     try:
         system = RoutedSystem(
@@ -108,13 +112,12 @@ def build_system(
             N=N,
             entry=chosen.entry_index,
             max_batch=sizes,
-            grid_ms=profile.grid_ms if grid_ms is None else grid_ms,
+            grid_ms=grid,
             slow_down=_slow_downs(profile, names),
             handoff_ms=handoff_latency(profile, names),
             warnings=warnings,
         )
     except InputError as error:
-        # A wrong unit or an extrapolation may be why: the doubts come with the refusal.
         raise InputError([*error.problems, *warnings]) from None
     unknown = unknown_costs(profile, [names[i] for i in system.reached])
     return replace(system, warnings=(*system.warnings, *unknown))
@@ -160,6 +163,17 @@ def _slow_downs(profile: Profile, names: list[str]) -> dict[tuple[int, int], tup
 
 def _largest_batch(model: ModelProfile, N: int, max_batch: int | None) -> int:
     return min(bound for bound in (N, model.max_batch, max_batch) if bound is not None)
+
+
+def _vanishing(names: list[str], latencies: list[FloatArray], grid_ms: float) -> list[str]:
+    """Name the models of which a step would round to nothing."""
+    shortest = [float(latency.min()) for latency in latencies]
+    return [
+        f"{name}: a step of {ms:g} ms vanishes on a grid of {grid_ms:g} ms; use a finer grid "
+        "(grid_ms, --grid-ms)"
+        for name, ms in zip(names, shortest, strict=True)
+        if np.rint(ms / grid_ms) < 1
+    ]
 
 
 def _handoff_warning(profile: Profile, names: list[str], P: FloatArray) -> list[str]:

@@ -13,7 +13,14 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from trmodel.documents import Document, Name, Number, Text, WholeNumber
 from trmodel.errors import InputError
 from trmodel.profile.fit_record import FitRecord
-from trmodel.profile.tables import BatchSize, DecodeTable, ExtendTable, Method, Provenance
+from trmodel.profile.tables import (
+    BatchSize,
+    DecodeTable,
+    ExtendTable,
+    Method,
+    Provenance,
+    WholeValued,
+)
 from trmodel.routing import Routing, load_preset
 from trmodel.system import DEFAULT_GRID_MS
 from trmodel.system_checks import MAX_LATENCY_MS, MAX_SLOW_DOWN
@@ -40,7 +47,7 @@ PROFILE_VERSION = 1
 
 SlowDownFactor = Annotated[Number, Field(ge=1, le=MAX_SLOW_DOWN)]
 DelayMs = Annotated[Number, Field(ge=0, le=MAX_LATENCY_MS)]
-Bytes = Annotated[WholeNumber, Field(ge=1)]
+Bytes = Annotated[WholeValued, Field(ge=1)]
 
 
 class Overhead(Document):
@@ -144,7 +151,7 @@ class Hardware(Document):
     gpu_memory_bytes: Bytes | None = Field(
         default=None, description="Memory of one GPU, in bytes; needed for the KV capacity."
     )
-    reserved_bytes: Annotated[WholeNumber, Field(ge=0)] | None = Field(
+    reserved_bytes: Annotated[WholeValued, Field(ge=0)] | None = Field(
         default=None,
         description="Bytes of each GPU that hold neither weights nor KV cache: workspace, CUDA "
         "graphs, activations; needed for the KV capacity.",

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
 from trmodel.documents import Document, Number, Text, WholeNumber
 from trmodel.errors import InputError
@@ -19,6 +26,14 @@ from trmodel.system_checks import MAX_LATENCY_MS
 Method = Literal["measured", "imported", "published", "derived", "fitted", "assumed"]
 Status = Literal["measured", "interpolated", "extrapolated"]
 
+
+def _without_exponent(value: Any) -> Any:
+    """Take 9e10 for the whole number that it is, as JSON does."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeValued = Annotated[WholeNumber, BeforeValidator(_without_exponent)]
+"""A whole number that may be written with an exponent, as numbers of bytes often are."""
 BatchSize = Annotated[WholeNumber, Field(ge=1, le=MAX_CONCURRENCY)]
 ContextTokens = Annotated[WholeNumber, Field(ge=0)]
 LatencyMs = Annotated[Number, Field(gt=0, le=MAX_LATENCY_MS)]
@@ -115,7 +130,36 @@ class Provenance(Document):
     note: Text | None = Field(default=None, description="Conditions and reservations.")
 
 
-class DecodeTable(Document):
+class StepTable(Document):
+    """What tables of steps have in common; each has ``batch``, ``latency_ms`` and ``status``.
+
+    The fields stay in the tables, since a check sees those before it only.
+    """
+
+    _batch = field_validator("batch", check_fields=False)(_check_batch)
+
+    @field_validator("status", check_fields=False)
+    @classmethod
+    def _status_of_each(cls, status: Any, info: ValidationInfo) -> Any:
+        _check_status(status, info.data.get("latency_ms"))
+        return status
+
+    @property
+    def rows(self) -> LatencyRows:
+        """Latencies in milliseconds as a list of rows by batch."""
+        return cast(LatencyRows, _as_rows(getattr(self, "latency_ms")))  # noqa: B009
+
+    @property
+    def status_rows(self) -> StatusRows:
+        """Statuses in the shape of ``rows``."""
+        status = getattr(self, "status")  # noqa: B009
+        if status:
+            return cast(StatusRows, _as_rows(status))
+        measured: Status = "measured"
+        return tuple((measured,) * len(row) for row in self.rows)
+
+
+class DecodeTable(StepTable):
     """Duration of a decode step by batch size and context, linear between the listed ones."""
 
     batch: tuple[BatchSize, ...] = Field(
@@ -144,8 +188,6 @@ class DecodeTable(Document):
         "whoever made the table; all measured when left out.",
     )
     provenance: Provenance = Field(description="Where the latencies come from.")
-
-    _batch = field_validator("batch")(_check_batch)
 
     @field_validator("padded_batches")
     @classmethod
@@ -176,30 +218,14 @@ class DecodeTable(Document):
             raise ValueError(f"{n} batch sizes are listed, got {len(latency_ms)} latencies")
         return latency_ms
 
-    @field_validator("status")
-    @classmethod
-    def _status_of_each(cls, status: Any, info: ValidationInfo) -> Any:
-        _check_status(status, info.data.get("latency_ms"))
-        return status
-
     @property
     def contexts(self) -> tuple[int, ...]:
         """Listed contexts in tokens, one for each row; empty if unknown."""
         context = self.context_tokens
         return context if isinstance(context, tuple) else () if context is None else (context,)
 
-    @property
-    def rows(self) -> LatencyRows:
-        """Latencies in milliseconds as a list of rows by batch, one row for each context."""
-        return cast(LatencyRows, _as_rows(self.latency_ms))
 
-    @property
-    def status_rows(self) -> StatusRows:
-        """Statuses in the shape of ``rows``."""
-        return cast(StatusRows, _as_rows(self.status)) if self.status else _measured(self.rows)
-
-
-class ExtendTable(Document):
+class ExtendTable(StepTable):
     """Duration of a step in which every request brings several tokens that the model has not seen.
 
     Such a step is what takes in handed-over requests: the model reads what the others wrote.
@@ -229,7 +255,6 @@ class ExtendTable(Document):
     )
     provenance: Provenance = Field(description="Where the latencies come from.")
 
-    _batch = field_validator("batch")(_check_batch)
     _new_tokens = field_validator("new_tokens")(_check_increasing)
 
     @field_validator("latency_ms")
@@ -240,27 +265,6 @@ class ExtendTable(Document):
         )
         _check_rows(rows, count, columns, "numbers of new tokens")
         return rows
-
-    @field_validator("status")
-    @classmethod
-    def _status_of_each(cls, status: Any, info: ValidationInfo) -> Any:
-        _check_status(status, info.data.get("latency_ms"))
-        return status
-
-    @property
-    def rows(self) -> LatencyRows:
-        """Latencies in milliseconds, one row for each number of new tokens."""
-        return self.latency_ms
-
-    @property
-    def status_rows(self) -> StatusRows:
-        """Statuses in the shape of ``rows``."""
-        return self.status or _measured(self.rows)
-
-
-def _measured(rows: LatencyRows) -> StatusRows:
-    measured: Status = "measured"
-    return tuple((measured,) * len(row) for row in rows)
 
 
 def _as_rows(values: Any) -> Any:

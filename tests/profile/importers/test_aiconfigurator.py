@@ -275,3 +275,10 @@ def test_small_dips_are_smoothed_and_told(fake_package):
         assert all(low <= high for low, high in pairwise(row))
         assert all(value == round(value, 3) for value in row)
     assert "2 dips with batch smoothed" in table.provenance.note
+
+
+def test_the_usual_context_is_the_listed_one_closest_to_2048(fake_package):
+    sizes = {"batches": (1, 2), "new_tokens": (1, 4)}
+    for contexts, expected in (((512, 1024), 1024), ((512, 1800), 1800)):
+        found = import_aiconfigurator("gpu_a", ["Acme/One"], contexts=contexts, **sizes)
+        assert found.context_tokens == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trmodel.errors import InputError, UsageError
+from trmodel.profile.context import DEFAULT_CONTEXT
 from trmodel.profile.importers.document import finished
 from trmodel.profile.importers.estimate import Grid, Source, estimate_model
 from trmodel.profile.importers.package import BACKENDS, opened
@@ -42,7 +43,7 @@ def import_aiconfigurator(
     batches: Sequence[int] = BATCHES,
     contexts: Sequence[int] = CONTEXTS,
     new_tokens: Sequence[int] = NEW_TOKENS,
-    context_tokens: int = 2048,
+    context_tokens: int | None = None,
     memory_fraction: float = MEMORY_FRACTION,
     name: str | None = None,
     description: str | None = None,
@@ -67,7 +68,7 @@ def import_aiconfigurator(
         New tokens per request of the extend table.
     context_tokens
         The profile's usual context, among ``contexts``; also the cached tokens of every request
-        before an extend step.
+        before an extend step. None for 2048, or the listed one that is closest to it.
     memory_fraction
         Share of each GPU's memory for weights and KV; the rest is reserved.
     name, description, routing
@@ -81,6 +82,8 @@ def import_aiconfigurator(
     InputError
         With a line for each model that the package cannot be asked about.
     """
+    if context_tokens is None:
+        context_tokens = min(contexts, key=lambda tokens: abs(tokens - DEFAULT_CONTEXT), default=0)
     grid = Grid(batches, contexts, new_tokens, context_tokens)
     if not 0 < memory_fraction < 1:
         raise UsageError(f"memory_fraction: must be between 0 and 1, got {memory_fraction}")
