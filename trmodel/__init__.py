@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from trmodel._version import __version__
 
 if TYPE_CHECKING:
-    from trmodel.api import predict, sweep_p, sweep_predictions, tune
+    from trmodel.api import best_rule, predict, sweep_p, sweep_predictions, tune
     from trmodel.errors import TrmodelError
+    from trmodel.markov import load_launch_table
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Routing, load_routing, routing_names
     from trmodel.search import Thresholds, ThresholdTable
     from trmodel.system import RoutedSystem
 
 _HOMES = {
+    "best_rule": "trmodel.api",
+    "load_launch_table": "trmodel.markov",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
@@ -48,6 +51,8 @@ __all__ = [
     "Thresholds",
     "TrmodelError",
     "__version__",
+    "best_rule",
+    "load_launch_table",
     "load_profile",
     "load_routing",
     "predict",

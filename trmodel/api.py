@@ -10,7 +10,9 @@ from typing import Any
 from trmodel._version import __version__
 from trmodel.documents import StrPath
 from trmodel.errors import InfeasibleError, LimitError, UsageError
-from trmodel.markov import Limits, Prediction, Solver, predict_chain
+from trmodel.markov import BestRule, Limits, Prediction, Solver, best_launch_rule, predict_chain
+from trmodel.markov.best_rule import BEST_RULE_LIMITS, require_bounded
+from trmodel.markov.decisions import Actions
 from trmodel.profile import (
     Context,
     LoadedProfile,
@@ -108,6 +110,7 @@ def tune(
     limits: Limits = Limits(),
     time_limit_s: float | None = None,
     deadline: float | None = None,
+    bound: bool = False,
     progress: Progress | None = None,
 ) -> ThresholdTable:
     """Choose the best live thresholds for every concurrency up to the largest N.
@@ -146,10 +149,54 @@ def tune(
         limits=limits,
         time_limit_s=time_limit_s,
         deadline=deadline,
+        bound=bound,
         progress=progress,
         origin=origin_of(loaded, system, context),
     )
     return replace(table, warnings=(left_out, *table.warnings)) if left_out else table
+
+
+def best_rule(
+    profile: AnyProfile = DEFAULT_PROFILE,
+    *,
+    N: int,
+    B: Sequence[int] | None = None,
+    actions: Actions = "all",
+    routing: StrPath | Routing | None = None,
+    p: float | None = None,
+    context: Context | None = None,
+    max_batch: int | None = None,
+    grid_ms: float | None = None,
+    limits: Limits = BEST_RULE_LIMITS,
+) -> BestRule:
+    """Find the best possible launch rule and compare thresholds with it.
+
+    Parameters are those of `predict` and of `trmodel.markov.best_launch_rule`; without ``B`` the
+    thresholds are those that `tune` chooses.
+
+    Raises
+    ------
+    TrmodelError
+        One of its subclasses; see `trmodel.errors`.
+
+    Examples
+    --------
+    >>> rule = best_rule("a100-paper", N=8, B=(1, 5))
+    >>> round(rule.bound_tok_s, 1), round(rule.gap_percent(rule.thresholds_tok_s), 2)
+    (403.7, 1.17)
+    """
+    system = build_system(
+        load_profile(profile),
+        N,
+        routing,
+        p=p,
+        max_batch=max_batch,
+        grid_ms=grid_ms,
+        context=context,
+    )
+    require_bounded(system)
+    thresholds = tune_system(system, [N]).row(N).B if B is None else B
+    return best_launch_rule(system, thresholds, actions=actions, limits=limits)
 
 
 def fitting(

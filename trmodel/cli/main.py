@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from trmodel._version import __version__
+from trmodel.cli.best_rule import best_rule
 from trmodel.cli.options import examples
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
@@ -61,8 +62,16 @@ app.command(
         "trmodel tune --profile h100 --N 4,60 --context 1024..8192 --clip",
         "trmodel tune --profile h100 --N 4 --uncertainty",
         "trmodel tune --N 16 --format r2r",
+        "trmodel tune --profile a100-paper --N 4..8 --bound",
     )
 )(tune)
+app.command(
+    "best-rule",
+    epilog=examples(
+        "trmodel best-rule --profile a100-paper --N 8",
+        "trmodel best-rule --N 8 --B 2,6 --actions part -o rule.json",
+    ),
+)(best_rule)
 app.add_typer(profile_app, name="profile")
 
 
@@ -153,7 +162,7 @@ def _with_option(message: str) -> str:
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|actions)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

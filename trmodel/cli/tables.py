@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from trmodel.calibrate import Uncertainty
     from trmodel.cli.explain import Explanation
 
-HEADINGS = ("N", "B", "tok/s", "per request", "eager", "gain %", "runner-up", "notes")
+HEADINGS = ("N", "B", "tok/s", "per request", "eager", "gain %")
+BOUND_HEADINGS = ("bound", "gap %")
+LAST_HEADINGS = ("runner-up", "notes")
 LEFT = ("B", "runner-up", "notes")
 
 
@@ -98,23 +100,34 @@ def _grid(rows: Sequence[tuple[tuple[str, ...], Row]], before: tuple[str, ...]) 
     cells = []
     for first, row in rows:
         marks = [str(notes.setdefault(note, len(notes) + 1)) for note in row.notes]
-        cells.append((*first, *_cells(row), " ".join(marks)))
+        cells.append((*first, *_cells(row), _runner_up(row), " ".join(marks)))
     numbered = "\n".join(f"{number}. {note}" for note, number in notes.items())
-    grid = Grid((*before, *HEADINGS), cells, LEFT)
+    bounded = BOUND_HEADINGS if any(row.bound for _, row in rows) else ()
+    grid = Grid((*before, *HEADINGS, *bounded, *LAST_HEADINGS), cells, LEFT)
     return [grid, numbered] if notes else [grid]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    second = row.choice.runner_up
-    return (
+    figures = (
         str(row.N),
         shown_vector(row.B),
         f"{row.throughput_tok_s:.1f}",
         f"{row.throughput_tok_s / row.N:.1f}",
         f"{row.choice.eager.throughput_tok_s:.1f}",
         f"{row.gain_percent:.1f}",
-        "" if second is None else f"{shown_vector(second.B)} ({-second.loss_percent:+.2f} %)",
     )
+    if row.bound is None:
+        return figures
+    bound, gap = row.bound.bound_tok_s, row.bound.gap_percent
+    if bound is None or gap is None:
+        return (*figures, "", "")
+    # Thresholds that are the best rule can miss the bound by rounding to either side.
+    return (*figures, f"{bound:.1f}", f"{abs(gap):.2f}")
+
+
+def _runner_up(row: Row) -> str:
+    second = row.choice.runner_up
+    return "" if second is None else f"{shown_vector(second.B)} ({-second.loss_percent:+.2f} %)"
 
 
 def _how(tables: Sequence[ThresholdTable]) -> str:

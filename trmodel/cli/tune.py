@@ -86,6 +86,14 @@ def tune(
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    bound: Annotated[
+        bool,
+        typer.Option(
+            "--bound",
+            help="Also the throughput that no launch rule exceeds, and how far B is from it.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
     uncertainty: Annotated[
         bool,
         typer.Option(
@@ -169,6 +177,7 @@ def tune(
         "clip": clip,
         "fixed": fixed,
         "time_limit_s": time_limit,
+        "bound": bound,
     }
     with progress_bar(quiet) as progress:
         result: ThresholdTable | Sweep

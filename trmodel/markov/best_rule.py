@@ -12,13 +12,14 @@ Thresholds are such rules, whatever their values. So their throughput is at most
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.compiled import compiled
@@ -176,7 +177,7 @@ class BestRule:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule and what it is worth as plain values, ready for JSON."""
+        """Return what the rule is worth, without its table, as plain values ready for JSON."""
         return {
             "models": list(self.system.models),
             "N": self.system.N,
@@ -190,8 +191,8 @@ class BestRule:
             "decision_states": self.states,
             "visited_states": int(np.count_nonzero(self.pi)),
             "iterations": self.iterations,
+            "launch_points": [asdict(point) for point in self.launch_points()],
             "grid_ms": self.system.grid_ms,
-            "states": self.table.to_dict(),
         }
 
 
@@ -228,7 +229,7 @@ def best_launch_rule(
         If the system has several phases per model, routing ends in one of several sets of models
         by chance, or an argument makes no sense.
     InputError
-        If no token is ever committed.
+        If in the long run no token is committed.
     """
     if actions not in ("all", "part"):
         raise UsageError(f"actions: {actions} is not one of all, part")
@@ -239,7 +240,9 @@ def best_launch_rule(
     system = system.restricted()
     decisions = enumerate_decisions(system, split_table(system), actions, limits)
     start = threshold_actions(decisions, thresholds, system)
-    optimum = solve_decisions(decisions, start)
+    # The vectors of GMRES are too short for several threads to gain anything.
+    with threadpool_limits(1, user_api="blas"):
+        optimum = solve_decisions(decisions, start)
     units_per_s = 1000.0 / system.grid_ms
     return BestRule(
         system=system,
@@ -267,13 +270,17 @@ def require_bounded(system: RoutedSystem) -> None:
             f"{len(system.transition_probability)} phases for {system.M} models"
         )
     reached = system.restricted()
-    if len(recurrent_classes(csr_array(reached.transition_probability))) > 1:
+    classes = recurrent_classes(csr_array(reached.transition_probability))
+    if len(classes) > 1:
         raise UsageError(
             "the best launch rule needs routing that ends in one set of models; here chance "
             "decides between several"
         )
-    if not reached.tokens_per_step.any():
-        raise InputError("committed_tokens: no token is ever committed; give the steps some tokens")
+    if not reached.tokens_per_step[classes[0]].any():
+        raise InputError(
+            "committed_tokens: in the long run no token is committed; "
+            "give the routing's steps some tokens"
+        )
 
 
 def threshold_actions(decisions: Decisions, B: Sequence[int], system: RoutedSystem) -> IntArray:

@@ -24,10 +24,12 @@ from trmodel.documents import (
     StrPath,
     WholeNumber,
     check_header,
+    json_text,
     parse_document,
     parse_json,
     read_text,
     shown,
+    write_text_atomically,
 )
 from trmodel.errors import InputError, UsageError
 from trmodel.launch import shown_vector
@@ -144,14 +146,35 @@ class LaunchTable:
             for name in ("waiting", "running", "remaining", "launches")
         }
 
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return one flat record per state, with fields such as ``waiting_<model>``."""
-        columns = {
-            f"{column}_{name}": values
-            for column, lists in self.to_dict().items()
-            for name, values in zip(self.models, lists, strict=True)
+    def save(self, path: StrPath, about: Mapping[str, Any] | None = None) -> None:
+        """Write the table as a JSON document that `load_launch_table` reads.
+
+        Parameters
+        ----------
+        path
+            The file, written whole or not at all.
+        about
+            What else the document should say, such as where the rule comes from.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        write_text_atomically(path, self.to_json(about))
+
+    def to_json(self, about: Mapping[str, Any] | None = None) -> str:
+        """Return the text that `save` writes."""
+        document = {
+            "schema": LAUNCH_RULE_SCHEMA,
+            "schema_version": LAUNCH_RULE_VERSION,
+            **(about or {}),
+            "models": list(self.models),
+            "N": self.N,
+            "grid_ms": self.grid_ms,
+            "states": self.to_dict(),
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return json_text(document) + "\n"
 
 
 class _Columns(Document):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trmodel.errors import UsageError
+from trmodel.search.bound import Bound
 from trmodel.search.choose import ALTERNATIVES, Candidate, Choice, notes
 from trmodel.search.thresholds import Thresholds
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """What tuning found at one concurrency N."""
+    """What tuning found at one concurrency N; ``bound`` only if it was asked for."""
 
     N: int
     choice: Choice
     extra_notes: tuple[str, ...] = ()
+    bound: Bound | None = None
 
     @property
     def B(self) -> tuple[int, ...]:
@@ -40,7 +42,8 @@ class Row:
     @property
     def notes(self) -> list[str]:
         """Whether it is worth it, what is as good, and what had to be changed."""
-        return [*notes(self.choice), *self.extra_notes]
+        unbounded = [self.bound.missing] if self.bound and self.bound.missing else []
+        return [*notes(self.choice), *self.extra_notes, *unbounded]
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -57,6 +60,7 @@ class Row:
             "request_speed_tok_s": best.throughput_tok_s / self.N,
             "eager_tok_s": eager.throughput_tok_s,
             "gain_percent": self.gain_percent,
+            **({} if self.bound is None else self.bound.to_dict()),
             "runner_up": None
             if second is None
             else {
@@ -157,6 +161,7 @@ class ThresholdTable:
                             "gain_percent",
                         )
                     },
+                    **({} if row.bound is None else row.bound.to_dict()),
                     "runner_up": ",".join(map(str, second.get("B", []))),
                     "runner_up_tok_s": second.get("throughput_tok_s"),
                     **{key: plain[key] for key in ("states", "method", "solver", "residual")},

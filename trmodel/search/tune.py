@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Any
 
@@ -19,8 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from trmodel.errors import LimitError, UsageError
 from trmodel.markov import Limits, Solver, solve_chain
+from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.metrics import class_warnings, no_waiting_tok_s
 from trmodel.markov.transitions import Splits, split_table
+from trmodel.search.bound import bounds
 from trmodel.search.choose import Candidate, choose
 from trmodel.search.feasible import feasible_thresholds
 from trmodel.search.table import Row, ThresholdTable
@@ -45,6 +47,7 @@ def tune_system(
     deadline: float | None = None,
     progress: Progress | None = None,
     origin: Mapping[str, Any] | None = None,
+    bound: bool = False,
 ) -> ThresholdTable:
     """Tune a system for every n up to the largest wanted.
 
@@ -64,6 +67,8 @@ def tune_system(
         When these seconds are over, as `time.monotonic` tells it, if they began before this call.
     progress
         Called after every chain.
+    bound
+        Also find for every row the throughput that no launch rule exceeds.
 
     Raises
     ------
@@ -84,6 +89,8 @@ def tune_system(
     fixed = {int(i): int(b) for i, b in fixed.items()}
     _require_countable(system, max(wanted), fixed)
     no_waiting_tok_s(system)  # refuses a routing that commits nothing
+    if bound:
+        require_bounded(system)
     systems = {n: system.with_N(n) for n in range(1, max(wanted) + 1)}
     plans = {n: _plan(systems[n], fixed, n in wanted) for n in systems}
     total = sum(len(plan.evaluated) for plan in plans.values())
@@ -128,6 +135,9 @@ def tune_system(
             solved.close()
     if stopped and not any(row.N in wanted for row in rows):
         raise LimitError(f"{stopped}, none that was asked for")
+    if bound:
+        found = bounds(((systems[r.N], r.B, r.throughput_tok_s) for r in rows), deadline)
+        rows = [replace(row, bound=each) for row, each in zip(rows, found, strict=True)]
     return ThresholdTable(
         models=system.models,
         rows=tuple(rows),
