@@ -45,7 +45,7 @@ RESIDUAL = 1e-13
 """Relative residual at which GMRES stops; it need not be reached, as the bracket decides."""
 RESTART = 30
 """Vectors that GMRES keeps, each as long as there are states."""
-MAX_RESTARTS = 40
+MAX_RESTARTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def solve_decisions(
         rate = advantage / d.tau
         lower, upper = float(rate[action].min()), min(upper, float(rate.max()))
         width = (upper - lower) / abs(upper)
-        if width <= tolerance:
+        if abs(width) <= tolerance:  # rounding can put the one end past the other
             return Optimum(action, lower, upper, iteration)
         advantage -= g * d.tau
         best = _largest(d.first_action, advantage)
