@@ -168,11 +168,12 @@ def best_rule(
     max_batch: int | None = None,
     grid_ms: float | None = None,
     limits: Limits = BEST_RULE_LIMITS,
+    progress: Progress | None = None,
 ) -> BestRule:
     """Find the best possible launch rule and compare thresholds with it.
 
     Parameters are those of `predict` and of `trmodel.markov.best_launch_rule`; without ``B`` the
-    thresholds are those that `tune` chooses.
+    thresholds are those that `tune` chooses, which at large N takes longer than the rule.
 
     Raises
     ------
@@ -195,7 +196,7 @@ def best_rule(
         context=context,
     )
     require_bounded(system)
-    thresholds = tune_system(system, [N]).row(N).B if B is None else B
+    thresholds = tune_system(system, [N], progress=progress).row(N).B if B is None else B
     return best_launch_rule(system, thresholds, actions=actions, limits=limits)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import prod
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.sparse import csr_array
 
 from trmodel.errors import InfeasibleError, InputError, LimitError, NotConvergedError, UsageError
 from trmodel.markov import Limits, best_launch_rule, load_launch_table, solve_chain
+from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.decision_solver import solve_decisions
 from trmodel.markov.decisions import Decisions
 from trmodel.search import feasible_thresholds
@@ -183,6 +185,12 @@ def test_what_is_refused():
     lost = RoutedSystem(["a", "b"], [1, 2], [[0, 1], [0, 1]], silent, 2)
     with pytest.raises(InputError, match="in the long run no token is committed"):
         best_launch_rule(lost)
+
+
+def test_several_phases_per_model_are_refused():
+    phased = SimpleNamespace(M=2, transition_probability=np.eye(3))
+    with pytest.raises(UsageError, match="one phase per model; this routing has 3 phases for 2"):
+        require_bounded(phased)
 
 
 @pytest.mark.parametrize(

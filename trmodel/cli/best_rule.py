@@ -16,6 +16,7 @@ from trmodel.cli.output import (
     grid_in_words,
     output,
 )
+from trmodel.cli.progress import progress_bar
 from trmodel.cli.ranges import context_of, vector, whole_number
 from trmodel.launch import shown_vector
 
@@ -95,7 +96,10 @@ def best_rule(
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }
-    rule = api.best_rule(loaded, N=concurrency, B=thresholds, actions=actions.value, **given)
+    with progress_bar(quiet) as progress:
+        rule = api.best_rule(
+            loaded, N=concurrency, B=thresholds, actions=actions.value, progress=progress, **given
+        )
     system = build_system(loaded, concurrency, **given)
     about = api.origin_of(loaded, system, tokens) | rule.to_dict()
     out.emit(_view(rule, about))

@@ -1,4 +1,4 @@
-"""The exact chain: transition rule, enumeration, stationary solution and what follows from it."""
+"""The exact chain: transitions, enumeration, stationary solution, metrics, best launch rule."""
 
 from trmodel.markov.best_rule import BestRule, best_launch_rule
 from trmodel.markov.chain import Chain, solve_chain

@@ -191,7 +191,10 @@ class BestRule:
             "decision_states": self.states,
             "visited_states": int(np.count_nonzero(self.pi)),
             "iterations": self.iterations,
-            "launch_points": [asdict(point) for point in self.launch_points()],
+            "launch_points": [
+                asdict(point) | {"model": self.system.models[point.model]}
+                for point in self.launch_points()
+            ],
             "grid_ms": self.system.grid_ms,
         }
 

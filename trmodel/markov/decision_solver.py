@@ -41,7 +41,7 @@ from trmodel.markov.structure import recurrent_classes
 TOLERANCE = 1e-8
 """Largest relative width of the bracket that is accepted."""
 MAX_ITERATIONS = 30
-RESIDUAL = 1e-13
+RESIDUAL = 1e-12
 """Relative residual at which GMRES stops; it need not be reached, as the bracket decides."""
 RESTART = 30
 """Vectors that GMRES keeps, each as long as there are states."""
