@@ -18,7 +18,7 @@ from trmodel._version import __version__
 if TYPE_CHECKING:
     from trmodel.api import best_rule, predict, sweep_p, sweep_predictions, tune
     from trmodel.errors import TrmodelError
-    from trmodel.markov import load_launch_table
+    from trmodel.launch_table import load_launch_table
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Routing, load_routing, routing_names
     from trmodel.search import Thresholds, ThresholdTable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "best_rule": "trmodel.api",
-    "load_launch_table": "trmodel.markov",
+    "load_launch_table": "trmodel.launch_table",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from trmodel.errors import InfeasibleError, InputError, LimitError, NotConvergedError, UsageError
-from trmodel.markov import Limits, best_launch_rule, load_launch_table, solve_chain
+from trmodel.launch_table import load_launch_table
+from trmodel.markov import Limits, best_launch_rule, solve_chain
 from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.decision_solver import solve_decisions
 from trmodel.markov.decisions import Decisions

@@ -7,7 +7,8 @@ import pytest
 from chain_systems import r2r
 
 from trmodel.errors import InputError, UsageError
-from trmodel.markov import LaunchTable, best_launch_rule, load_launch_table
+from trmodel.launch_table import LaunchTable, load_launch_table
+from trmodel.markov import best_launch_rule
 
 COLUMNS = ("waiting", "running", "remaining", "launches")
 

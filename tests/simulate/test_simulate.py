@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trmodel.errors import InfeasibleError, InputError, UsageError
 from trmodel.phases import Phase
-from trmodel.simulate import LaunchTable, Options, Simulator, Strategy, simulate
+from trmodel.simulate import Options, Simulator, Strategy, simulate
 from trmodel.system import RoutedSystem
 
 
@@ -217,12 +217,6 @@ def test_a_timeline_has_every_batch_once():
         assert end[mine] - start[mine] == pytest.approx(latency)
         assert np.all(start[mine][1:] >= end[mine][:-1] - 1e-6)
         assert size[mine].sum() == counts.sizes[i] @ np.arange(6)
-
-
-def test_a_launch_table_must_know_every_state():
-    table = LaunchTable(np.zeros((3, 2), np.int64), np.array([-1]), np.zeros((1, 2), np.int64))
-    with pytest.raises(InputError, match="launch table: it has no entry"):
-        Simulator(r2r(2), (1, 1), Options(on_grid=True), table=table).run_batches(10)
 
 
 def test_more_precision_takes_a_longer_run():

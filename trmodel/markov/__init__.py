@@ -3,20 +3,17 @@
 from trmodel.markov.best_rule import BestRule, best_launch_rule
 from trmodel.markov.chain import Chain, solve_chain
 from trmodel.markov.enumeration import Limits
-from trmodel.markov.launch_table import LaunchTable, load_launch_table
 from trmodel.markov.metrics import ModelMetrics, Prediction, predict_chain
 from trmodel.markov.stationary import Solver
 
 __all__ = [
     "BestRule",
     "Chain",
-    "LaunchTable",
     "Limits",
     "ModelMetrics",
     "Prediction",
     "Solver",
     "best_launch_rule",
-    "load_launch_table",
     "predict_chain",
     "solve_chain",
 ]

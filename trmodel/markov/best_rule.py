@@ -25,11 +25,11 @@ from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.compiled import compiled
 from trmodel.errors import InputError, UsageError
 from trmodel.launch import launch_size, require_live
+from trmodel.launch_table import LaunchTable
 from trmodel.markov.chain import solve_chain
 from trmodel.markov.decision_solver import solve_decisions
 from trmodel.markov.decisions import Actions, Decisions, enumerate_decisions
 from trmodel.markov.enumeration import Limits
-from trmodel.markov.launch_table import LaunchTable
 from trmodel.markov.stationary import stationary
 from trmodel.markov.structure import recurrent_classes
 from trmodel.markov.transitions import split_table

@@ -5,14 +5,13 @@ It checks the exact chain and goes beyond its size; the two share the launch rul
 
 from trmodel.simulate.intervals import Estimate
 from trmodel.simulate.result import Delays, SimulatedModel, Simulation
-from trmodel.simulate.rules import LaunchTable, Options, Strategy
+from trmodel.simulate.rules import Options, Strategy
 from trmodel.simulate.run import simulate
 from trmodel.simulate.simulator import Simulator
 
 __all__ = [
     "Delays",
     "Estimate",
-    "LaunchTable",
     "Options",
     "SimulatedModel",
     "Simulation",

@@ -48,8 +48,10 @@ def advance(rules: Rules, state: State, counts: Counts, batches: int, until: flo
     M = len(state.k)
     done = 0
     while done < batches:
-        if not _start_batches(rules, state, counts):
-            return UNKNOWN_STATE
+        if not state.settled[0]:
+            if not _start_batches(rules, state, counts):
+                return UNKNOWN_STATE
+            state.settled[0] = True
         running = 0
         for i in range(M):
             if state.b[i] > 0:
@@ -66,6 +68,7 @@ def advance(rules: Rules, state: State, counts: Counts, batches: int, until: flo
         if now + wait > until:
             return RUNNING
         _pass_time(rules, state, counts, running, wait)
+        state.settled[0] = False
         for i in range(M):
             if state.b[i] > 0 and state.r[i] * rules.slow_down[running, i] <= _TIE:
                 _complete(rules, state, counts, i)
@@ -133,7 +136,7 @@ def _complete(rules: Rules, state: State, counts: Counts, i: int) -> None:
     state.r[i] = 0.0
     counts.batches[i] += 1
     counts.sizes[i, size] += 1
-    if len(counts.log_model) > 0:
+    if len(counts.log_model) > 0 and state.row[i] >= 0:
         counts.log_end[state.row[i]] = state.now[0]
     for place in range(size):
         slot = state.batch[i, place]

@@ -16,6 +16,7 @@ import numpy as np
 from trmodel.arrays import FloatArray, IntArray
 from trmodel.errors import UsageError
 from trmodel.launch import require_live
+from trmodel.launch_table import LaunchTable
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int, is_number, is_positive
 
@@ -82,15 +83,15 @@ class Options:
             raise UsageError("step_factors: one or more positive factors for each model are needed")
 
 
-class LaunchTable(NamedTuple):
-    """A rule that looks at the whole state: how many each model starts in each grid state.
+class PackedTable(NamedTuple):
+    """A rule that looks at the whole state (`trmodel.launch_table`), as the event loop reads it.
 
     Attributes
     ----------
     shifts
         (3, M): where k_i, b_i and r_i stand in a key.
     keys
-        (S,) packed states just before the launches, ascending.
+        (S,) packed states just before the launches, ascending; none for a threshold rule.
     sizes
         (S, M) requests that each model starts.
     """
@@ -100,11 +101,37 @@ class LaunchTable(NamedTuple):
     sizes: IntArray
 
 
-def no_table(M: int) -> LaunchTable:
-    """The table of a threshold rule: empty."""
-    return LaunchTable(
-        np.zeros((3, M), np.int64), np.zeros(0, np.int64), np.zeros((0, M), np.int64)
-    )
+def pack(table: LaunchTable | None, system: RoutedSystem, options: Options) -> PackedTable:
+    """Pack a launch table for a system, or none.
+
+    Raises
+    ------
+    UsageError
+        If it was made for another system, or times are not on its grid.
+    """
+    M = system.M
+    if table is None:
+        empty = ((3, M), (0,), (0, M))
+        return PackedTable(*(np.zeros(shape, np.int64) for shape in empty))
+    made_for = (table.models, table.N, table.grid_ms)
+    if made_for != (system.models, system.N, system.grid_ms):
+        raise UsageError(
+            f"launch table: made for {', '.join(table.models)} at N = {table.N} on a "
+            f"{table.grid_ms:g} ms grid, not for this system"
+        )
+    if not options.on_grid or options.arrivals_per_s or np.any(system.handoff_ms):
+        raise UsageError(
+            "launch table: has states on the chain's grid, in a closed loop without handoff delay; "
+            "simulate with on_grid and without arrivals_per_s and handoff_ms"
+        )
+    columns = [np.asarray(c, np.int64) for c in (table.waiting, table.running, table.remaining)]
+    widths = np.array([[int(c[:, i].max()).bit_length() for i in range(M)] for c in columns])
+    shifts = (np.cumsum(widths) - widths.ravel()).reshape(3, M)
+    if widths.sum() > 62:
+        raise UsageError(f"launch table: a state needs {widths.sum()} bits, 62 are supported")
+    keys = sum((c << shifts[f]).sum(axis=1) for f, c in enumerate(columns))
+    order = np.argsort(keys)
+    return PackedTable(shifts, keys[order], np.asarray(table.launches, np.int64)[order])
 
 
 class Rules(NamedTuple):
@@ -130,7 +157,7 @@ class Rules(NamedTuple):
     factors: FloatArray
     first_factor: IntArray
     """(M + 1,): model i draws from ``factors[first_factor[i] : first_factor[i + 1]]``."""
-    table: LaunchTable
+    table: PackedTable
     strategy: int
     round_work: bool
     hold: float
@@ -199,7 +226,7 @@ def make_rules(
         reply_tokens=np.array(options.reply_tokens or (), dtype=np.float64),
         factors=np.concatenate([np.asarray(row, dtype=np.float64) for row in factors]),
         first_factor=np.cumsum([0, *map(len, factors)]),
-        table=no_table(M) if table is None else table,
+        table=pack(table, system, options),
         strategy=int(options.strategy),
         round_work=bool(options.on_grid and np.any(system.slow_down != 1.0)),
         hold=np.inf if options.hold_ms is None else options.hold_ms / unit_ms,

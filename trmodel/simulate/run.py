@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trmodel.errors import InputError, UsageError
+from trmodel.launch_table import LaunchTable
 from trmodel.simulate.intervals import independent
 from trmodel.simulate.result import Simulation, answer, deviations, merge
-from trmodel.simulate.rules import LaunchTable, Options
+from trmodel.simulate.rules import Options
 from trmodel.simulate.simulator import Simulator
 from trmodel.simulate.state import Counts
 from trmodel.system import RoutedSystem

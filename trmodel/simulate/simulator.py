@@ -8,8 +8,9 @@ import numpy as np
 
 from trmodel.errors import InfeasibleError, InputError
 from trmodel.launch import shown_vector
+from trmodel.launch_table import LaunchTable
 from trmodel.simulate.engine import DEADLOCK, UNKNOWN_STATE, advance
-from trmodel.simulate.rules import LaunchTable, Options, make_rules
+from trmodel.simulate.rules import Options, make_rules
 from trmodel.simulate.state import Counts, initial_state, no_counts
 from trmodel.system import RoutedSystem
 
@@ -73,6 +74,7 @@ class Simulator:
 
     def _run(self, batches: int, until: float, timeline: int) -> Counts:
         counts = no_counts(self.system.M, self.system.N, timeline)
+        self.state.row[:] = -1
         end = advance(self.rules, self.state, counts, batches, until)
         if end == DEADLOCK:
             waiting = shown_vector(self.state.k.tolist())

@@ -64,8 +64,10 @@ class State(NamedTuple):
     """Step-sync: the stage; model-sync: the model whose turn it is."""
     owed: IntArray
     """(M,) step-sync: requests that still take a step in this stage."""
+    settled: NDArray[np.bool_]
+    """Whether every launch that the present moment allows has been made."""
     row: IntArray
-    """(M,) the timeline's row of the running batch."""
+    """(M,) the timeline's row of the running batch; -1 if it has none."""
     scratch: FloatArray
     bits: IntArray
 
@@ -135,7 +137,8 @@ def initial_state(rules: Rules) -> State:
         arrivals=np.zeros(1, np.int64),
         turn=np.zeros(1, np.int64),
         owed=np.zeros(M, np.int64),
-        row=np.zeros(M, np.int64),
+        settled=np.zeros(1, np.bool_),
+        row=np.full(M, -1),
         scratch=scratch,
         bits=scratch.view(np.int64),
     )
