@@ -319,7 +319,8 @@ def origin_of(
         "system": {
             "transition_probability": system.transition_probability.tolist(),
             "committed_tokens": system.committed_tokens.tolist(),
-            "entry": system.models[system.entry],
+            "entry": system.phases[system.entry].name,
+            **_phases(system),
             "max_batch": list(system.max_batch),
             "context_tokens": recorded_context(loaded.profile, context),
             "grid_ms": system.grid_ms,
@@ -337,6 +338,19 @@ def _does_not_fit(
     except InfeasibleError as error:  # not even the weights do
         return str(error).splitlines()
     return [] if check.fits or check.message is None else [check.message]
+
+
+def _phases(system: RoutedSystem) -> dict[str, Any]:
+    """Return the phases and the one that opens a new reply, where the system has any."""
+    if system.plain and system.restart is None:
+        return {}
+    return {
+        "phases": [
+            {"name": u.name, "model": system.models[u.model], "added_ms": u.added_ms}
+            for u in system.phases
+        ],
+        "restart": None if system.restart is None else system.phases[system.restart].name,
+    }
 
 
 def _probabilities(values: Iterable[float]) -> list[float]:

@@ -218,9 +218,17 @@ class RoutedSystem:
 
     @property
     def grid_error_percent(self) -> float:
-        """Largest relative change, in percent, that rounding to the grid makes to a latency."""
+        """Largest relative change, in percent, that rounding to the grid makes to a latency.
+
+        Where requests add times that are not whole units, the bound of half a unit.
+        """
         rounded = self.latency_units * self.grid_ms
-        return float(np.max(np.abs(rounded / self.latency_ms - 1.0)) * 100.0)
+        error = float(np.max(np.abs(rounded / self.latency_ms - 1.0)) * 100.0)
+        added = self.added_ms / self.grid_ms
+        for u in np.flatnonzero(np.abs(added - np.rint(added)) > 1e-9):
+            shortest = self.latency_ms[self.phase_model[u]].min() + self.added_ms[u]
+            error = max(error, float(50.0 * self.grid_ms / shortest))
+        return error
 
     @cached_property
     def tokens_per_step(self) -> FloatArray:
@@ -290,8 +298,10 @@ class RoutedSystem:
         Raises
         ------
         UsageError
-            If there are not two models or p is not in [0, 1].
+            If there are not two models, each of one phase, or p is not in [0, 1].
         """
+        if not self.plain:
+            raise UsageError("p: applies to routing of one phase per model, this one has phases")
         P = hand_over_with(p, self.transition_probability)
         return replace(self, transition_probability=P)
 

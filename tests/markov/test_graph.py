@@ -21,8 +21,8 @@ from trmodel.markov.graph import (
 def test_routing_graph():
     graph = routing_graph(r2r(2))
     assert dict(graph.nodes(data=True)) == {
-        "small": {"entry": True, "reached": True},
-        "large": {"entry": False, "reached": True},
+        "small": {"model": "small", "entry": True, "reached": True},
+        "large": {"model": "large", "entry": False, "reached": True},
     }
     assert list(graph.edges(data=True)) == [
         ("small", "small", {"probability": 0.65, "committed_tokens": 1.0}),

@@ -4,7 +4,7 @@ The gain is computed again with one property of the system switched off at a tim
 
 - *batch growth*: a step takes L_i(1) whatever its batch;
 - *contention*: models that run together do not slow each other;
-- *routing*: the entry model hands over half as often.
+- *routing*: the entry model hands over half as often, whatever the phase.
 
 The effects do not add up: each is what is missing when that property alone is gone. Thresholds
 stay as given, although another choice might suit the changed system better.
@@ -86,7 +86,7 @@ def gain_drivers(
         "contention": replace(system, slow_down=np.ones_like(system.slow_down)),
     }
     switch = {
-        "routing": f"with half the hand-overs from {system.models[system.entry]}",
+        "routing": f"with half the hand-overs from {system.models[system.entry_model]}",
         "batch growth": "if steps took no longer with larger batches",
         "contention": "if models that run together did not slow each other",
     }
@@ -103,11 +103,19 @@ def gain_drivers(
 
 
 def halved_hand_over(system: RoutedSystem) -> FloatArray:
-    """Return (M, M) transition probabilities with the entry model's hand-overs half as likely."""
+    """Return (U, U) transition probabilities with the entry model's hand-overs half as likely.
+
+    The other half goes where the phase moves within the model; back to itself if it does not.
+    """
     P = np.array(system.transition_probability)
-    row = P[system.entry] / 2.0
-    row[system.entry] = 1.0 - (row.sum() - row[system.entry])
-    P[system.entry] = row
+    inside = system.phase_model == system.entry_model
+    for u in np.flatnonzero(inside):
+        row = P[u] / 2.0
+        stays = P[u] * inside
+        if not stays.any():
+            stays[u] = 1.0
+        row[inside] = ((1.0 - row[~inside].sum()) * stays / stays.sum())[inside]
+        P[u] = row
     return P
 
 

@@ -93,11 +93,14 @@ def drawn_systems(
         If ``p_interval`` is given for other than two models, or the fit is of other models.
     """
     M = system.M
-    if spreads.p_interval is not None and M != 2:
-        raise UsageError(f"p_interval: applies to systems of two models, this one has {M}")
+    if spreads.p_interval is not None and not (M == 2 and system.plain):
+        raise UsageError(
+            f"p_interval: applies to systems of two models of one phase each, this one has {M} "
+            f"models and {system.U} phases"
+        )
     rng = np.random.default_rng(seed)
     # Every kind of number has a fixed share of the stream: a spread of 0 leaves the others alone.
-    z_p = rng.standard_normal((samples, M, M))
+    z_p = rng.standard_normal((samples, system.U, system.U))
     z_latency = rng.standard_normal((samples, M))
     z_slow = rng.standard_normal((samples, M, M))
     fitted = None if spreads.fit is None else _fitted(system, spreads.fit, samples, rng)

@@ -4,7 +4,9 @@ With stationary distribution pi, holding times tau and the models A(s) that comp
 
     T(B) = sum_s pi(s) sum_{i in A(s)} b_i sum_j c_ij p_ij  /  sum_s pi(s) tau(s)
 
-(arXiv:2610.12242, appendix D).
+(arXiv:2610.12242, appendix D). With several phases per model the inner sum runs over the phases in
+which the completed requests are, and replies are completed at the rate at which requests enter the
+restart phase.
 
 If routing leads to several recurrent classes, the long run depends on chance. ``pi`` is then the
 mixture for which every ratio of this form is the average over where the chain ends: each class
@@ -81,6 +83,14 @@ class Chain:
         return completions(e.b, e.r, self.system.slow_down)
 
     @cached_property
+    def finished_by_phase(self) -> FloatArray:
+        """Requests in each phase whose step completes at the end of each state; (S, U)."""
+        if self.system.plain:
+            return self.finished
+        completes = self.finished[:, self.system.phase_model] > 0.0
+        return np.where(completes, self.enumeration.running, 0.0)
+
+    @cached_property
     def mean_holding_ms(self) -> float:
         """Mean time between completion events, sum_s pi(s) tau(s)."""
         return float(self.pi @ self.holding_ms)
@@ -88,7 +98,19 @@ class Chain:
     @cached_property
     def throughput_tok_s(self) -> float:
         """Committed output tokens per second."""
-        reward = self.finished @ self.system.tokens_per_step
+        return self._per_s(self.system.tokens_per_step)
+
+    @cached_property
+    def replies_per_s(self) -> float | None:
+        """Replies completed per second; None if no phase opens a new one."""
+        restart = self.system.restart
+        if restart is None:
+            return None
+        return self._per_s(self.system.transition_probability[:, restart])
+
+    def _per_s(self, per_step: FloatArray) -> float:
+        """Rate of what a step of a request in each phase yields on average; (U,)."""
+        reward = self.finished_by_phase @ per_step
         return float(self.pi @ reward / self.mean_holding_ms * 1000.0)
 
 

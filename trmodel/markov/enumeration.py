@@ -1,7 +1,7 @@
 """Breadth-first enumeration of the states that can occur, with their transitions.
 
-A state is packed into one 64-bit integer (the fields k_i, b_i, r_i of every model side by side)
-and found again through an open-addressing hash table. Only residuals that really occur are
+A state is packed into one 64-bit integer (waiting and running requests of every phase and the
+remaining work of every model side by side) and found again through an open-addressing hash table. Only residuals that really occur are
 visited, which are far fewer than the full grid of them.
 """
 
@@ -16,9 +16,9 @@ from scipy.sparse import csr_array
 
 from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.compiled import compiled
-from trmodel.errors import LimitError
+from trmodel.errors import LimitError, UsageError
 from trmodel.launch import shown_vector
-from trmodel.markov.transitions import Splits, complete, launch
+from trmodel.markov.transitions import Splits, complete, launch, take_phases, totals
 from trmodel.system import RoutedSystem
 
 _ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
@@ -49,6 +49,8 @@ class Enumeration:
         (S,): holding time in grid units; 0 marks a deadlock, which has no transitions.
     transition
         (S, S): row s holds the successors of state s and their probabilities.
+    waiting, running
+        (S, U): k and b by phase; k and b themselves in a plain system.
     """
 
     k: IndexArray
@@ -56,6 +58,8 @@ class Enumeration:
     r: IndexArray
     holding_units: FloatArray
     transition: csr_array
+    waiting: IndexArray
+    running: IndexArray
 
 
 def enumerate_states(
@@ -63,52 +67,93 @@ def enumerate_states(
 ) -> Enumeration:
     """Enumerate the chain of a system under thresholds B from its start.
 
-    At the start all N requests wait at the entry model. Thresholds that can deadlock are
+    At the start all N requests wait in the entry phase. Thresholds that can deadlock are
     accepted: their deadlocks are states with holding time 0.
 
     Raises
     ------
     LimitError
         If the chain outgrows ``limits`` or a state does not fit into 62 bits.
+    UsageError
+        If a model of several reached phases cannot take all N requests into one batch.
     """
-    M, N = system.M, system.N
-    largest = [(N,) * M, system.max_batch, system.latency_units.max(axis=1)]
-    widths = np.array([[int(value).bit_length() for value in row] for row in largest])
-    if widths.sum() > _KEY_BITS:
-        raise LimitError(
-            f"N = {N}: a state of {M} models on a {system.grid_ms:g} ms grid needs "
-            f"{widths.sum()} bits, {_KEY_BITS} are supported; {_ADVICE}"
-        )
-    shifts = (np.cumsum(widths) - widths.ravel()).reshape(widths.shape)
-    masks = (1 << widths) - 1
+    _require_no_order(system)
+    M, U, N = system.M, system.U, system.N
+    shifts, masks = _layout(system)
     rule = (
         np.array(B, dtype=np.int64),
         np.array(system.max_batch, dtype=np.int64),
         system.latency_units,
-        system.slow_down,
-        splits.first,
-        splits.arrivals,
-        splits.probability,
+        system.phase_model,
+        system.latency_ms / system.grid_ms,
+        system.added_ms / system.grid_ms,
         shifts,
         masks,
     )
     store = _Store(limits)
-    _insert_start(N, system.entry, *rule[:3], shifts, store.keys, store.table)
-    while lacking := _expand(*rule, *store.arrays()):
+    _insert_start(N, system.entry, *rule, store.keys, store.table)
+    moves = (system.slow_down, splits.first, splits.arrivals, splits.probability)
+    while lacking := _expand(*rule, *moves, *store.arrays()):
         if exceeded := store.grow(lacking, limits):
             raise LimitError(
                 f"N = {N}, B = {shown_vector(B)}: the exact chain outgrows the limit of "
                 f"{exceeded}; {_ADVICE}"
             )
     _, states, transitions = store.counts
-    keys = store.keys[:states]
-    k, b, r = (((keys[:, None] >> shifts[f]) & masks[f]).astype(np.int32) for f in range(3))
+    keys = store.keys[:states, None]
+    waiting, running, r = (
+        ((keys >> shifts[part]) & masks[part]).astype(np.int32)
+        for part in (slice(U), slice(U, 2 * U), slice(2 * U, 2 * U + M))
+    )
+    k, b = (_by_model(system, array) for array in (waiting, running))
     rows = store.indptr[: states + 1].astype(np.int32)
     T = csr_array(
         (store.probability[:transitions], store.indices[:transitions], rows),
         shape=(states, states),
     )
-    return Enumeration(k, b, r, store.holding[:states], T)
+    return Enumeration(k, b, r, store.holding[:states], T, waiting, running)
+
+
+def _require_no_order(system: RoutedSystem) -> None:
+    """Refuse a largest batch that leaves requests of several phases waiting."""
+    for i, size in enumerate(system.max_batch):
+        inside = [u for u in system.reached_phases if system.phase_model[u] == i]
+        if size < system.N and len(inside) > 1:
+            raise UsageError(
+                f"max_batch: {system.models[i]} has {len(inside)} phases and takes at most {size} "
+                f"of N = {system.N} requests, so that the order of its queue matters, which the "
+                "exact chain does not hold; simulate it instead"
+            )
+
+
+def _layout(system: RoutedSystem) -> tuple[IntArray, IntArray]:
+    """Place the fields of a state in its key: shifts and masks, (2 U + M,).
+
+    They are the waiting requests of the U phases, the running ones, and the work of M models.
+    """
+    units = system.latency_units.max(axis=1)
+    for i in range(system.M):
+        most = system.added_ms[system.phase_model == i].max() / system.grid_ms
+        units[i] += int(np.ceil(system.max_batch[i] * most))
+    sizes = [system.max_batch[i] for i in system.phase_model]
+    widths = np.array(
+        [int(largest).bit_length() for largest in (*[system.N] * system.U, *sizes, *units)]
+    )
+    if widths.sum() > _KEY_BITS:
+        of = f"{system.M} models" if system.plain else f"{system.U} phases of {system.M} models"
+        raise LimitError(
+            f"N = {system.N}: a state of {of} on a {system.grid_ms:g} ms grid needs "
+            f"{widths.sum()} bits, {_KEY_BITS} are supported; {_ADVICE}"
+        )
+    return np.cumsum(widths) - widths, (1 << widths) - 1
+
+
+def _by_model(system: RoutedSystem, by_phase: IndexArray) -> IndexArray:
+    """Sum the columns of the phases of each model; the array itself in a plain system."""
+    if system.plain:
+        return by_phase
+    columns = [by_phase[:, system.phase_model == i].sum(axis=1) for i in range(system.M)]
+    return np.column_stack(columns).astype(np.int32)
 
 
 class _Store:
@@ -184,10 +229,13 @@ def _insert_all(keys: IntArray, table: NDArray[np.int32]) -> None:
 
 
 @compiled
-def _pack(k: IntArray, b: IntArray, r: IntArray, shifts: IntArray) -> int:
+def _pack(waiting: IntArray, running: IntArray, r: IntArray, shifts: IntArray) -> int:
+    U = len(waiting)
     key = 0
-    for i in range(len(k)):
-        key |= (k[i] << shifts[0, i]) | (b[i] << shifts[1, i]) | (r[i] << shifts[2, i])
+    for u in range(U):
+        key |= (waiting[u] << shifts[u]) | (running[u] << shifts[U + u])
+    for i in range(len(r)):
+        key |= r[i] << shifts[2 * U + i]
     return key
 
 
@@ -198,15 +246,22 @@ def _insert_start(
     B: IntArray,
     max_batch: IntArray,
     work: IntArray,
+    phase_model: IntArray,
+    alone: FloatArray,
+    added: FloatArray,
     shifts: IntArray,
+    masks: IntArray,
     keys: IntArray,
     table: NDArray[np.int32],
 ) -> None:
     """Make the state after the launches of N requests waiting at the entry the first one."""
     k, b, r = np.zeros_like(B), np.zeros_like(B), np.zeros_like(B)
-    k[entry] = N
+    waiting, running = np.zeros_like(phase_model), np.zeros_like(phase_model)
+    waiting[entry] = N
+    totals(waiting, phase_model, k)
     launch(k, b, r, B, max_batch, work)
-    keys[0] = _pack(k, b, r, shifts)
+    take_phases(k, b, r, waiting, running, phase_model, alone, added)
+    keys[0] = _pack(waiting, running, r, shifts)
     table[_slot(keys[0], keys, table)] = 0
 
 
@@ -215,12 +270,15 @@ def _expand(
     B: IntArray,
     max_batch: IntArray,
     work: IntArray,
+    phase_model: IntArray,
+    alone: FloatArray,
+    added: FloatArray,
+    shifts: IntArray,
+    masks: IntArray,
     slow_down: FloatArray,
     first: IntArray,
     arrivals: IntArray,
     split_probability: FloatArray,
-    shifts: IntArray,
-    masks: IntArray,
     keys: IntArray,
     table: NDArray[np.int32],
     place: IntArray,
@@ -231,24 +289,41 @@ def _expand(
     counts: IntArray,
 ) -> int:
     """Expand states in order until all are done (0) or a row might not fit (what is lacking)."""
-    M = len(B)
+    M, U = len(B), len(phase_model)
     k, b, r = np.zeros_like(B), np.zeros_like(B), np.zeros_like(B)
     k2, b2, r2 = np.zeros_like(B), np.zeros_like(B), np.zeros_like(B)
-    finished, cursor, last = np.zeros_like(B), np.zeros_like(B), np.zeros_like(B)
+    finished = np.zeros_like(B)
+    # One phase per model that adds nothing: the totals are the phases, nothing is done twice.
+    plain = U == M and np.all(phase_model == np.arange(M)) and np.all(added == 0.0)
+    waiting = k if plain else np.zeros_like(phase_model)
+    running = b if plain else np.zeros_like(phase_model)
+    waiting2 = k2 if plain else np.zeros_like(phase_model)
+    running2 = b2 if plain else np.zeros_like(phase_model)
+    splitting = finished if plain else np.zeros_like(phase_model)
+    cursor, last = np.zeros_like(phase_model), np.zeros_like(phase_model)
     s, states, transitions = counts
     lacking = 0
     while s < states:
+        for u in range(U):
+            waiting[u] = (keys[s] >> shifts[u]) & masks[u]
+            running[u] = (keys[s] >> shifts[U + u]) & masks[U + u]
         for i in range(M):
-            k[i] = (keys[s] >> shifts[0, i]) & masks[0, i]
-            b[i] = (keys[s] >> shifts[1, i]) & masks[1, i]
-            r[i] = (keys[s] >> shifts[2, i]) & masks[2, i]
+            r[i] = (keys[s] >> shifts[2 * U + i]) & masks[2 * U + i]
+        if not plain:
+            totals(waiting, phase_model, k)
+            totals(running, phase_model, b)
         tau = complete(b, r, slow_down, finished)
         outcomes = 1 if tau > 0 else 0
-        for i in range(M):
-            if finished[i] > 0:
-                cursor[i] = first[i, finished[i]]
-                last[i] = first[i, finished[i] + 1]
-                outcomes *= last[i] - cursor[i]
+        for u in range(U):
+            if not plain:
+                splitting[u] = 0
+                if finished[phase_model[u]] > 0:
+                    splitting[u] = running[u]
+                    running[u] = 0
+            if splitting[u] > 0:
+                cursor[u] = first[u, splitting[u]]
+                last[u] = first[u, splitting[u] + 1]
+                outcomes *= last[u] - cursor[u]
         if states + outcomes > len(keys):
             lacking = _STATES
             break
@@ -262,13 +337,20 @@ def _expand(
                 k2[i] = k[i]
                 b2[i] = b[i]
                 r2[i] = r[i]
-            for i in range(M):
-                if finished[i] > 0:
-                    p *= split_probability[cursor[i]]
-                    for j in range(M):
-                        k2[j] += arrivals[cursor[i], j]
+            if not plain:
+                waiting2[:] = waiting
+                running2[:] = running
+            for u in range(U):
+                if splitting[u] > 0:
+                    p *= split_probability[cursor[u]]
+                    for v in range(U):
+                        waiting2[v] += arrivals[cursor[u], v]
+            if not plain:
+                totals(waiting2, phase_model, k2)
             launch(k2, b2, r2, B, max_batch, work)
-            key = _pack(k2, b2, r2, shifts)
+            if not plain:
+                take_phases(k2, b2, r2, waiting2, running2, phase_model, alone, added)
+            key = _pack(waiting2, running2, r2, shifts)
             slot = _slot(key, keys, table)
             target = table[slot]
             if target < 0:
@@ -284,12 +366,12 @@ def _expand(
                 indices[transitions] = target
                 probability[transitions] = p
                 transitions += 1
-            for i in range(M):
-                if finished[i] > 0:
-                    cursor[i] += 1
-                    if cursor[i] < last[i]:
+            for u in range(U):
+                if splitting[u] > 0:
+                    cursor[u] += 1
+                    if cursor[u] < last[u]:
                         break
-                    cursor[i] = first[i, finished[i]]
+                    cursor[u] = first[u, splitting[u]]
         holding[s] = tau
         s += 1
         indptr[s] = transitions

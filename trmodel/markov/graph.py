@@ -28,7 +28,10 @@ MAX_STATES = 2_000
 
 
 class State(NamedTuple):
-    """Waiting requests k, running batches b and remaining work r (grid units) of each model."""
+    """Waiting requests k and running ones b of each phase, remaining work r (grid units) by model.
+
+    In a plain system phases are models.
+    """
 
     k: tuple[int, ...]
     b: tuple[int, ...]
@@ -41,29 +44,36 @@ class State(NamedTuple):
 def states_of(enumeration: Enumeration) -> list[State]:
     """Return the states of an enumeration, in its order."""
     e = enumeration
-    columns = (map(tuple, array.tolist()) for array in (e.k, e.b, e.r))
+    columns = (map(tuple, array.tolist()) for array in (e.waiting, e.running, e.r))
     return [State(*fields) for fields in zip(*columns, strict=True)]
 
 
 def routing_graph(system: RoutedSystem) -> nx.DiGraph:
-    """Draw the routing: models, and an edge for every hand-over that can happen.
+    """Draw the routing: phases (models, in a plain system), and an edge for every move.
 
     Returns
     -------
     networkx.DiGraph
-        Nodes are model names with ``entry`` and ``reached``; edges have ``probability`` p_ij
-        and ``committed_tokens`` c_ij.
+        Nodes are names of phases with ``model``, ``entry`` and ``reached``; edges have
+        ``probability`` p_ij and ``committed_tokens`` c_ij.
     """
     import networkx as nx
 
     graph = nx.DiGraph()
-    for i, name in enumerate(system.models):
-        graph.add_node(name, entry=i == system.entry, reached=i in system.reached)
+    for u, phase in enumerate(system.phases):
+        graph.add_node(
+            phase.name,
+            model=system.models[phase.model],
+            entry=u == system.entry,
+            reached=u in system.reached_phases,
+        )
     P, C = system.transition_probability.tolist(), system.committed_tokens.tolist()
-    for i, source in enumerate(system.models):
-        for j, target in enumerate(system.models):
+    for i, source in enumerate(system.phases):
+        for j, target in enumerate(system.phases):
             if P[i][j] > 0.0:
-                graph.add_edge(source, target, probability=P[i][j], committed_tokens=C[i][j])
+                graph.add_edge(
+                    source.name, target.name, probability=P[i][j], committed_tokens=C[i][j]
+                )
     return graph
 
 

@@ -4,6 +4,7 @@ With time-weighted state probabilities w(s) = pi(s) tau(s) / sum pi tau and thro
 
 - busy fraction of model i: sum of w(s) over states with b_i > 0;
 - mean batch and its distribution: over completed batches of model i;
+- replies completed per second, where a phase opens a new reply: the rate of entering it;
 - mean admission delay (arrival at i to the start of its batch): E[k_i] / rate of arrivals at i,
   by Little's law;
 - no-waiting bound: N times the throughput of a request alone, which never waits;
@@ -75,6 +76,8 @@ class Prediction:
         ``exact``, the stationary solver used, and ||pi T - pi||_1.
     per_model
         For the models that routing reaches.
+    replies_per_s
+        Replies completed per second; None where routing does not say when a reply ends.
     """
 
     models: tuple[str, ...]
@@ -95,6 +98,7 @@ class Prediction:
     grid_ms: float
     grid_error_percent: float
     warnings: tuple[str, ...]
+    replies_per_s: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prediction as plain values, ready for JSON."""
@@ -146,6 +150,7 @@ def predict_chain(
         grid_ms=system.grid_ms,
         grid_error_percent=system.grid_error_percent,
         warnings=(*chain.system.warnings, *class_warnings([chain.recurrent_classes])),
+        replies_per_s=chain.replies_per_s,
     )
 
 

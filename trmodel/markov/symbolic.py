@@ -107,11 +107,17 @@ def symbolic_throughput(
     LimitError
         If the chain has more than ``max_states`` states.
     UsageError
-        If a latency is not a whole number of grid units, models slow each other, or the chain
-        has several recurrent classes, so that its long run depends on chance.
+        If a latency is not a whole number of grid units, models slow each other, models have
+        several phases, or the chain has several recurrent classes, so that its long run depends
+        on chance.
     """
     thresholds = system.check_thresholds(B)
     require_live(thresholds, system.N)
+    if not system.plain:
+        raise UsageError(
+            "phases: an exact expression needs routing of one phase per model; use the numeric "
+            "chain"
+        )
     P, symbols = _exact_routing(system)
     keep = system.reached
     P = [[P[i][j] for j in keep] for i in keep]

@@ -17,6 +17,16 @@ with sum_i (k_i + b_i) = N; b_i = 0 implies k_i < B_i and r_i = 0; b_i > 0 impli
    Multinomial(b_i, p_i.), independently of the others;
 3. the arrivals join the queues and the launch rule is applied to every idle model.
 
+With several phases (`trmodel.phases`) a state also says how many of the k_i waiting and of the b_i
+running requests are in each phase. The rule above sees only the totals; beneath it,
+
+- a launched batch takes all of the model's waiting requests, so that its composition is theirs,
+  and its work is L_i(b_i) plus what its phases add, rounded to the grid;
+- when it completes, the requests of each phase split by the row of that phase, independently.
+
+Where a largest batch leaves some of them waiting, which phases go first depends on the order of
+the queue, which the state does not hold.
+
 Source: arXiv:2610.12242, appendix D. A state in which nothing runs has no transition: it is a
 deadlock, which live thresholds exclude.
 
@@ -99,13 +109,62 @@ def launch(
             r[i] = work[i, size - 1]
 
 
+@compiled
+def totals(by_phase: IntArray, phase_model: IntArray, total: IntArray) -> None:
+    """Sum over the phases of each model, in place on ``total`` (M,); ``by_phase`` is (U,)."""
+    total[:] = 0
+    for u in range(len(by_phase)):
+        total[phase_model[u]] += by_phase[u]
+
+
+@compiled
+def take_phases(
+    k: IntArray,
+    b: IntArray,
+    r: IntArray,
+    waiting: IntArray,
+    running: IntArray,
+    phase_model: IntArray,
+    alone: FloatArray,
+    added: FloatArray,
+) -> None:
+    """After `launch`, give the new batches their phases and their work; in place.
+
+    Parameters
+    ----------
+    k, b, r
+        (M,) as `launch` left them.
+    waiting, running
+        (U,) by phase: a new batch has none running yet.
+    phase_model
+        (U,) model of each phase.
+    alone, added
+        (M, N) L_i(b) and (U,) added time of a request in each phase, in grid units, not rounded.
+    """
+    for i in range(len(b)):
+        composed = 0
+        for u in range(len(running)):
+            if phase_model[u] == i:
+                composed += running[u]
+        if b[i] == composed:
+            continue
+        work = alone[i, b[i] - 1]
+        for u in range(len(running)):
+            if phase_model[u] == i:
+                # Some are left over only where all are of one phase.
+                running[u] = min(waiting[u], b[i])
+                waiting[u] -= running[u]
+                work += running[u] * added[u]
+        r[i] = int(np.rint(work))
+
+
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Every way in which a completed batch can split over its destinations.
+    """Every way in which the requests of a completed batch can split over their destinations.
 
-    The splits of a batch of b requests of model i are the rows ``first[i, b]`` up to
-    ``first[i, b + 1]`` of ``arrivals`` (requests that go to each model) and ``probability``.
-    They depend on the routing alone, so that one table serves every threshold vector.
+    The splits of b requests of phase u are the rows ``first[u, b]`` up to ``first[u, b + 1]`` of
+    ``arrivals`` (requests that go to each phase) and ``probability``. They depend on the routing
+    alone, so that one table serves every threshold vector. In a plain system phases are models.
     """
 
     first: IntArray
@@ -114,13 +173,13 @@ class Splits:
 
 
 def split_table(system: RoutedSystem) -> Splits:
-    """Tabulate the multinomial splits of every batch size 1..max_batch of every model.
+    """Tabulate the multinomial splits of 1..max_batch requests of every phase.
 
     Probabilities are exp of log-gamma terms, normalised over each batch; those that underflow
     to zero are dropped.
     """
-    M, N = system.M, system.N
-    first = np.zeros((M, N + 2), dtype=np.int64)
+    U, N = system.U, system.N
+    first = np.zeros((U, N + 2), dtype=np.int64)
     arrivals: list[NDArray[np.int64]] = []
     probability: list[FloatArray] = []
     total = 0
@@ -128,14 +187,14 @@ def split_table(system: RoutedSystem) -> Splits:
         destinations = np.flatnonzero(row)
         for b in range(1, N + 2):
             first[i, b] = total
-            if b > system.max_batch[i]:
+            if b > system.max_batch[system.phase_model[i]]:
                 continue
             counts = compositions(b, len(destinations))
             log_p = gammaln(b + 1) - gammaln(counts + 1).sum(axis=1)
             p = np.exp(log_p + xlogy(counts, row[destinations]).sum(axis=1))
             p /= p.sum()
             counts, p = counts[p > 0.0], p[p > 0.0]
-            spread = np.zeros((len(p), M), dtype=np.int64)
+            spread = np.zeros((len(p), U), dtype=np.int64)
             spread[:, destinations] = counts
             arrivals.append(spread)
             probability.append(p)
