@@ -22,7 +22,7 @@ from trmodel.profile import (
     load_profile,
     recorded_context,
 )
-from trmodel.routing import Routing
+from trmodel.routing import Completion, Routing
 from trmodel.search import ThresholdTable, tune_system
 from trmodel.search.sweep import Sweep
 from trmodel.search.tune import Progress
@@ -41,6 +41,7 @@ def predict(
     routing: StrPath | Routing | None = None,
     p: float | None = None,
     context: Context | None = None,
+    completion: Completion | None = None,
     max_batch: int | None = None,
     grid_ms: float | None = None,
     solver: Solver = "auto",
@@ -65,6 +66,8 @@ def predict(
     context
         Tokens of context of every request, or (low, high) for one that grows over a reply; None
         for the profile's.
+    completion
+        How long replies and prompts are; None for replies without end.
     max_batch
         The most requests in one step of any model.
     grid_ms
@@ -89,6 +92,7 @@ def predict(
         max_batch=max_batch,
         grid_ms=grid_ms,
         context=context,
+        completion=completion,
     )
     prediction = predict_chain(system, B, solver=solver, limits=limits)
     unfit = _does_not_fit(loaded, N, routing, context)
@@ -102,6 +106,7 @@ def tune(
     routing: StrPath | Routing | None = None,
     p: float | None = None,
     context: Context | None = None,
+    completion: Completion | None = None,
     clip: bool = False,
     fixed: Mapping[int, int] | None = None,
     max_batch: int | None = None,
@@ -140,6 +145,7 @@ def tune(
         max_batch=max_batch,
         grid_ms=grid_ms,
         context=context,
+        completion=completion,
     )
     table = tune_system(
         system,

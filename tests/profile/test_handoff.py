@@ -8,6 +8,7 @@ from profile_making import PROVENANCE, model, profile, routing
 
 from trmodel.errors import InputError
 from trmodel.profile import build_system, handed_over, handoff_latency, model_steps
+from trmodel.routing import Completion, fixed_length, load_routing, with_completion
 
 R2R_TOKENS = [[1, 0], [1, 0]]
 
@@ -189,3 +190,51 @@ def test_handoff_latency_that_is_not_used_is_not_told():
     assert build_system(profile(models, routing=chain, handoff=one), 2).warnings == (
         "handoff latency (1.5 ms) is not in the exact chain",
     )
+
+
+def test_phases_that_are_alike_are_handed_what_one_is():
+    """Two phases per model, each going to the two of a model in fixed shares."""
+    P, C = [[0.6, 0.4], [0.7, 0.3]], [[1, 0], [2, 1]]
+    shares = np.array([0.2, 0.8])
+    alike = np.kron(P, np.ones((2, 1)) * shares)
+    expected = handed_over(P, C)
+    found = handed_over(alike, np.kron(C, np.ones((2, 2))), [0, 0, 1, 1])
+    assert found.fraction == pytest.approx(expected.fraction, rel=1e-6)
+    assert found.new_tokens == pytest.approx(expected.new_tokens, rel=1e-6)
+
+
+def test_runs_of_fixed_length_are_handed_over_once_a_run():
+    p, K = 0.25, 4
+    routing = fixed_length(K, p)
+    found = handed_over(
+        routing.transition_probability, routing.committed_tokens, routing.phase_models
+    )
+    # The small model makes 1 / p steps between two runs of the large one, all but one of them
+    # committing a token, and is handed the K tokens of the run; the last token of a run is what
+    # the large model hands away.
+    assert found.fraction == pytest.approx([p, 1 / K], rel=1e-6)
+    assert found.new_tokens == pytest.approx([K, 1 + (1 / p - 1)], rel=1e-6)
+
+
+def test_prefills_are_no_handoffs_and_end_what_is_unseen():
+    plain = load_routing("r2r")
+    ended = with_completion(plain, Completion(100, prefill_ms=5.0))
+    P, C = np.array(ended.transition_probability), ended.committed_tokens
+    found = handed_over(P, C, ended.phase_models, entry=2, restart=2, own=[2])
+    # Of 100 steps of the large model one ends the reply; the others come back to the small one,
+    # which makes 1 / 0.35 times as many steps.
+    assert found.fraction == pytest.approx([0.35 * 0.99, 1.0], rel=1e-6)
+    # The small model is handed the one token; the large one waits for fewer than without end.
+    assert found.new_tokens[0] == pytest.approx(1.0)
+    onward = 0.65 * 0.99
+    assert found.new_tokens[1] == pytest.approx(1 + onward / (1 - onward), rel=1e-6)
+
+
+def test_phases_that_say_what_they_read_are_not_counted_again():
+    P = [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]
+    C = np.ones((3, 3))
+    counted = handed_over(P, C, [0, 0, 1])
+    assert counted.fraction[0] > 0
+    own = handed_over(P, C, [0, 0, 1], own=[1])
+    assert own.fraction.tolist() == [0.0, counted.fraction[1]]
+    assert np.isnan(own.new_tokens[0])

@@ -198,8 +198,8 @@ def test_a_file_of_100_megabytes(tmp_path):
          ["obtained: must be 'measured', 'imported', 'published', 'derived', 'fitted' or "
           "'assumed', got \"found\""]),
         ([("routing", "r3r")],
-         ["routing: r3r: no such routing preset; there are citer, co-llm, ensemble, r-stitch, "
-          "r2r, r2r-r1"]),
+         ["routing: r3r: no such routing preset; there are citer, co-llm, ensemble, "
+          "fixed-length, glimprouter, r-stitch, r2r, r2r-r1"]),
         ([("routing", 7)], ["routing: must be the name of a preset or a routing object, got 7"]),
         ([("schema_version", 2), ("contention", {})],
          ["schema_version: 2 is newer than 1, the newest that this trmodel reads; install a "

@@ -56,7 +56,7 @@ def problems_of(path) -> list[str]:
 
 
 def test_presets_are_the_published_ones():
-    assert routing_names() == sorted(PUBLISHED)
+    assert routing_names() == sorted([*PUBLISHED, "fixed-length", "glimprouter"])
     for name, (models, P, C) in PUBLISHED.items():
         routing = load_routing(name)
         assert routing == load_routing(f"{name}.json") == load_preset(name)
@@ -82,17 +82,11 @@ def test_unknown_names_list_the_presets_and_suggest_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert problems_of("r2r-r2") == [
         "r2r-r2: no such file and no built-in routing; did you mean r2r-r1? built in: "
-        "citer, co-llm, ensemble, r-stitch, r2r, r2r-r1"
+        "citer, co-llm, ensemble, fixed-length, glimprouter, r-stitch, r2r, r2r-r1"
     ]
     assert "did you mean citer?" in problems_of("Citer.json")[0]
     with pytest.raises(InputError, match="r2: no such routing preset; there are citer"):
         load_preset("r2")
-
-
-@pytest.mark.parametrize("name", ["glimprouter", "glimprouter.json"])
-def test_glimprouter_says_what_it_needs(name):
-    assert "needs phases" in problems_of(name)[0]
-    assert "this version lacks" in problems_of(name)[0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from trmodel.cli.best_rule import best_rule
 from trmodel.cli.options import examples
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
+from trmodel.cli.routing import app as routing_app
 from trmodel.cli.streams import complain, flush_out, print_out
 from trmodel.cli.tune import tune
 from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
@@ -38,6 +39,7 @@ app = typer.Typer(
         "trmodel best-rule --profile a100-paper --N 8",
         "trmodel profile list",
         "trmodel profile capacity h100 --context 8192",
+        "trmodel routing list",
     )
     + "\n\n"
     + EXIT_CODES,
@@ -74,6 +76,7 @@ app.command(
     ),
 )(best_rule)
 app.add_typer(profile_app, name="profile")
+app.add_typer(routing_app, name="routing")
 
 
 def _show_version(wanted: bool) -> None:
@@ -163,7 +166,8 @@ def _with_option(message: str) -> str:
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples|actions)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|actions|reply_tokens|prompt_tokens|prefill_ms"
+        r"|max_phases|level)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

@@ -46,8 +46,7 @@ RoutingOption = Annotated[
     typer.Option(
         "--routing",
         metavar="NAME|FILE",
-        help="Routing: a preset (r2r, r2r-r1, citer, co-llm, r-stitch, ensemble) or a JSON file. "
-        "Default: the profile's.",
+        help="Routing: a preset ('trmodel routing list') or a JSON file. Default: the profile's.",
         rich_help_panel=SYSTEM,
     ),
 ]
@@ -67,6 +66,34 @@ ContextOption = Annotated[
         metavar="TOKENS",
         help="Context of every request, such as 2048, or 1024..3072 for one that grows over a "
         "reply (averaged). Default: the profile's.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+ReplyTokensOption = Annotated[
+    float | None,
+    typer.Option(
+        "--reply-tokens",
+        metavar="MEAN",
+        help="Let replies end, after this many tokens on average; the next one begins with a "
+        "prefill.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+PromptTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        "--prompt-tokens",
+        metavar="TOKENS",
+        help="Of --reply-tokens: length of a prompt, timed by the extend table of the profile.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+PrefillOption = Annotated[
+    float | None,
+    typer.Option(
+        "--prefill-ms",
+        metavar="MS",
+        help="Of --reply-tokens, instead of --prompt-tokens: what a prefill adds to its step.",
         rich_help_panel=SYSTEM,
     ),
 ]

@@ -12,7 +12,7 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import context_of, sweep_of_p, vector, whole_number
+from trmodel.cli.ranges import completion_of, context_of, sweep_of_p, vector, whole_number
 from trmodel.errors import UsageError
 
 
@@ -26,6 +26,9 @@ def predict(
     routing: options.RoutingOption = None,
     p: options.POption = None,
     context: options.ContextOption = None,
+    reply_tokens: options.ReplyTokensOption = None,
+    prompt_tokens: options.PromptTokensOption = None,
+    prefill_ms: options.PrefillOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
@@ -57,6 +60,7 @@ def predict(
     concurrency, thresholds = whole_number(N, "--N"), vector(B, "--B")
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
+    completion = completion_of(reply_tokens, prompt_tokens, prefill_ms)
     _check(values, p, symbolic, check_grid)
     out.keep(profile, routing, plot=plot)
     check_plot(plot)
@@ -69,6 +73,7 @@ def predict(
     given: dict[str, Any] = {
         "routing": routing,
         "context": tokens,
+        "completion": completion,
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }

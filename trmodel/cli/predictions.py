@@ -29,6 +29,8 @@ def prediction_view(
     head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
     document, record = head | prediction.to_dict(), _record(prediction)
     blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
+    if prediction.replies_per_s is not None:
+        blocks.append(_replies(prediction.replies_per_s))
     blocks.append(_how([prediction], origin))
     if symbolic is not None:
         document["symbolic"] = symbolic.to_dict()
@@ -90,6 +92,7 @@ def _record(found: Prediction) -> dict[str, Any]:
         "N": found.N,
         **{f"B_{name}": b for name, b in zip(found.models, found.B, strict=True)},
         **{key: getattr(found, key) for key in FIGURES},
+        **({} if found.replies_per_s is None else {"replies_per_s": found.replies_per_s}),
         **{key: getattr(found.ledger, key) for key in LEDGER},
         **{
             f"{key}_{name}": getattr(models.get(name), key, None)
@@ -114,6 +117,10 @@ def _headline(found: Prediction, origin: Mapping[str, Any]) -> list[str | Grid]:
         f"{found.no_waiting_percent:.1f} % of the {found.no_waiting_tok_s:.1f} tok/s "
         "without waiting"
     ]
+
+
+def _replies(per_s: float) -> str:
+    return f"{per_s:.3g} replies completed per second"
 
 
 def _models(found: Prediction) -> Grid:

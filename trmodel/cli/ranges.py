@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from trmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from trmodel.routing import Completion
 
 MAX_VALUES = 10_000
 """More values than this in one range are a slip of the finger."""
@@ -138,3 +142,23 @@ def _read(text: str, option: str, pattern: re.Pattern[str], kind: str) -> Decima
 
 def _cut(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def completion_of(
+    reply_tokens: float | None, prompt_tokens: int | None, prefill_ms: float | None
+) -> Completion | None:
+    """Gather the options that say how long replies and prompts are.
+
+    Raises
+    ------
+    UsageError
+        One line that begins with the option.
+    """
+    if reply_tokens is None:
+        for option, value in (("prompt-tokens", prompt_tokens), ("prefill-ms", prefill_ms)):
+            if value is not None:
+                raise UsageError(f"--{option}: replies have no end; give --reply-tokens as well")
+        return None
+    from trmodel.routing import Completion
+
+    return Completion(reply_tokens, prompt_tokens, prefill_ms)

@@ -14,7 +14,7 @@ from trmodel.cli.options import Format, SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import context_of, sweep_of_p, whole_numbers
+from trmodel.cli.ranges import completion_of, context_of, sweep_of_p, whole_numbers
 from trmodel.cli.streams import complain
 from trmodel.errors import LimitError, UsageError
 
@@ -51,6 +51,9 @@ def tune(
     routing: options.RoutingOption = None,
     p: options.POption = None,
     context: options.ContextOption = None,
+    reply_tokens: options.ReplyTokensOption = None,
+    prompt_tokens: options.PromptTokensOption = None,
+    prefill_ms: options.PrefillOption = None,
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
@@ -143,6 +146,7 @@ def tune(
     wanted = whole_numbers(N, "--N")
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
+    completion = completion_of(reply_tokens, prompt_tokens, prefill_ms)
     _check(out, time_limit, values, p, explain, uncertainty)
     spreads = {
         "--p-spread": p_spread,
@@ -164,6 +168,7 @@ def tune(
         "routing": routing,
         "p": values[0] if values else p,
         "context": tokens,
+        "completion": completion,
         "max_batch": max_batch,
         "grid_ms": grid_ms,
     }

@@ -7,18 +7,26 @@ from os import PathLike
 
 import numpy as np
 
-from trmodel.arrays import FloatArray
+from trmodel.arrays import FloatArray, IntArray
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError, UsageError
+from trmodel.phases import Phase
 from trmodel.profile.context import Context, context_range
 from trmodel.profile.handoff import handed_over, handoff_latency
 from trmodel.profile.load import LoadedProfile
 from trmodel.profile.plausible import plausibility_warnings
 from trmodel.profile.schema import ModelProfile, Profile
-from trmodel.profile.steps import model_steps
+from trmodel.profile.steps import model_steps, prompt_added
 from trmodel.profile.unknown import unknown_costs
-from trmodel.routing import Routing, load_preset, load_routing, routing_names
-from trmodel.system import MAX_CONCURRENCY, RoutedSystem, hand_over_with
+from trmodel.routing import (
+    Completion,
+    Routing,
+    load_preset,
+    load_routing,
+    routing_names,
+    with_completion,
+)
+from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 from trmodel.system_checks import is_int, is_positive
 
 
@@ -31,6 +39,7 @@ def build_system(
     max_batch: int | None = None,
     grid_ms: float | None = None,
     context: Context | None = None,
+    completion: Completion | None = None,
 ) -> RoutedSystem:
     """Build the routed system of a profile at concurrency N.
 
@@ -57,11 +66,14 @@ def build_system(
         Tokens of context of every request, or (low, high) for a context that grows evenly over a
         reply: latencies are then averaged over it. None for the profile's
         (:func:`trmodel.profile.context.context_range`).
+    completion
+        Let replies end, and read a prompt before the next one
+        (:mod:`trmodel.routing.completion`). None for replies without end.
 
     Raises
     ------
     UsageError
-        If N, p, max_batch, grid_ms or context makes no sense.
+        If N, p, max_batch, grid_ms or context makes no sense, or the routing ends replies already.
     InputError
         If the routing cannot be loaded or applied to the profile, or with every model whose table
         does not reach the batches that can form.
@@ -70,13 +82,22 @@ def build_system(
     profile = loaded.profile
     tokens = context_range(profile, context)
     chosen = choose_routing(loaded, routing)
+    if p is not None:
+        chosen = chosen.with_p(p)
+    if completion is not None:
+        chosen = with_completion(chosen, completion)
     binding = chosen.bind(profile.model_names)
     names = [profile.models[i].name for i in binding.order]
     sizes = [_largest_batch(profile.models[i], N, max_batch) for i in binding.order]
     P = np.array(chosen.transition_probability)
-    if p is not None:
-        P = hand_over_with(p, P)
-    handoffs = handed_over(P, chosen.committed_tokens)
+    handoffs = handed_over(
+        P,
+        chosen.committed_tokens,
+        chosen.phase_models if chosen.phases else None,
+        entry=chosen.entry_index,
+        restart=chosen.restart_index,
+        own=[u for u, phase in enumerate(chosen.phases) if phase.added_ms or phase.prompt_tokens],
+    )
     latencies = []
     warnings = [] if binding.warning is None else [binding.warning]
     warnings += plausibility_warnings(profile, names)
@@ -96,13 +117,31 @@ def build_system(
             continue
         latencies.append(steps.latency_ms)
         warnings += [*loaded.smoothed.get(names[m], ()), *steps.notes]
+    phases = []
+    for phase, m in zip(chosen.phases, chosen.phase_models, strict=bool(chosen.phases)):
+        added = phase.added_ms
+        if phase.prompt_tokens is not None:
+            i = binding.order[m]
+            try:
+                added, notes = prompt_added(
+                    profile.models[i],
+                    phase.prompt_tokens,
+                    tokens,
+                    where=f"{shown(loaded.origin)}: models[{i}]",
+                )
+            except InputError as error:
+                problems += error.problems
+                continue
+            warnings += [note for note in notes if note not in warnings]
+        phases.append(Phase(phase.name, m, added))
     if problems:
         raise InputError(problems)
     grid = profile.grid_ms if grid_ms is None else grid_ms
     # A wrong unit or an extrapolation may be why: the doubts come with a refusal.
     if vanishing := _vanishing(names, latencies, grid):
         raise InputError([*vanishing, *warnings])
-    warnings += _handoff_warning(profile, names, P)
+    moves = np.argwhere(P > 0)
+    warnings += _handoff_warning(profile, names, np.array(chosen.phase_models)[moves])
     try:
         system = RoutedSystem(
             models=names,
@@ -114,6 +153,8 @@ def build_system(
             max_batch=sizes,
             grid_ms=grid,
             slow_down=_slow_downs(profile, names),
+            phases=phases,
+            restart=chosen.restart_index,
             handoff_ms=handoff_latency(profile, names),
             warnings=warnings,
         )
@@ -176,9 +217,9 @@ def _vanishing(names: list[str], latencies: list[FloatArray], grid_ms: float) ->
     ]
 
 
-def _handoff_warning(profile: Profile, names: list[str], P: FloatArray) -> list[str]:
-    """Say that the chain leaves out the handoff latencies of the pairs between which P routes."""
-    delays = handoff_latency(profile, names)[P > 0]
+def _handoff_warning(profile: Profile, names: list[str], moves: IntArray) -> list[str]:
+    """Say that the chain leaves out the handoff latencies of the moves (from, to) that occur."""
+    delays = handoff_latency(profile, names)[moves[:, 0], moves[:, 1]]
     delays = delays[delays > 0]
     if not delays.size:
         return []

@@ -198,12 +198,7 @@ def _served(
     profile = loaded.profile
     chosen = choose_routing(loaded, routing)
     order = chosen.bind(profile.model_names).order
-    reached = [chosen.entry_index]
-    for i in reached:
-        reached += [
-            j for j, p in enumerate(chosen.transition_probability[i]) if p > 0 and j not in reached
-        ]
-    visited = [profile.models[order[i]].name for i in sorted(reached)]
+    visited = [profile.models[order[i]].name for i in chosen.reached_models]
     return {i: profile.models[i] for i in order}, visited
 
 

@@ -1,9 +1,10 @@
-"""Duration of a model's steps in a routed system: decode, extend, overhead."""
+"""Duration of a model's steps in a routed system: decode, extend, overhead, prompts."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from trmodel.errors import InputError
 from trmodel.profile.interpolate import StepLatency, extend_latency, step_latency
 from trmodel.profile.schema import ModelProfile
 
@@ -74,3 +75,41 @@ def model_steps(
         np.maximum(decode.quality, extend.quality),
         (*decode.notes, *extend.notes),
     )
+
+
+def prompt_added(
+    model: ModelProfile, prompt_tokens: int, context: tuple[int, int], *, where: str = "model"
+) -> tuple[float, tuple[str, ...]]:
+    """Return the milliseconds that reading a prompt adds to a step, and what is doubtful of them.
+
+    A step with one request that reads T tokens takes extend(1, T), so it is that less decode(1);
+    the same is added whatever else the batch holds, and for each prompt in it.
+
+    Parameters
+    ----------
+    model
+        With an extend table.
+    prompt_tokens
+        T.
+    context
+        (low, high) in tokens.
+    where
+        Path of the model in messages.
+
+    Raises
+    ------
+    InputError
+        If the model has no extend table.
+    """
+    if model.extend is None:
+        raise InputError(
+            f"{where}.extend: is missing; {model.name} needs it to tell how long a prompt of "
+            f"{prompt_tokens} tokens takes; add it, or give the time itself (--prefill-ms)"
+        )
+    one = np.array([1])
+    decode = step_latency(model.decode, one, context)
+    read = extend_latency(
+        model.extend, one, prompt_tokens, context, model=f"{model.name}, reading a prompt"
+    )
+    added = float(read.latency_ms[0] - decode.latency_ms[0])
+    return max(added, 0.0), read.notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -18,11 +17,6 @@ from trmodel.errors import InputError
 from trmodel.routing.schema import ROUTING_SCHEMA, ROUTING_VERSION, Preset, Routing
 
 PRESETS = Path(__file__).parent / "presets"
-
-NOT_YET = {
-    "glimprouter": "needs phases (a probe token, then a whole step), which this version lacks"
-}
-"""Published routings that one state per model cannot express, and why."""
 
 
 def routing_names() -> list[str]:
@@ -40,8 +34,6 @@ def load_routing(name_or_path: StrPath) -> Routing:
     InputError
         If there is no such file or preset, or with every problem of the file.
     """
-    if not os.path.exists(name_or_path):
-        _refuse_not_yet(os.fspath(name_or_path).removesuffix(".json"))
     path, _ = find_document(name_or_path, PRESETS, "routing")
     return load_preset(path.stem) if path.parent == PRESETS else _read(path, Routing)
 
@@ -55,17 +47,11 @@ def load_preset(name: str) -> Preset:
     InputError
         If there is no preset of that name.
     """
-    _refuse_not_yet(name)
     if name not in routing_names():
         raise InputError(
             f"{shown(name)}: no such routing preset; there are {', '.join(routing_names())}"
         )
     return _read(PRESETS / f"{name}.json", Preset)
-
-
-def _refuse_not_yet(name: str) -> None:
-    if name in NOT_YET:
-        raise InputError(f"routing {name}: {NOT_YET[name]}; presets: {', '.join(routing_names())}")
 
 
 def _read(path: Path, cls: type[AnyDocument]) -> AnyDocument:
