@@ -15,7 +15,17 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
 IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sglang-metrics")]
 PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
-COMMANDS = [("tune",), ("predict",), ("best-rule",), ("profile",), *PROFILE, *IMPORTS]
+ROUTING = [("routing", name) for name in ("list", "show", "fit")]
+GROUPS = [("profile",), ("profile", "import"), ("routing",)]
+COMMANDS = [("tune",), ("predict",), ("best-rule",), ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
+TRACE = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 20
+LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
+
+
+@pytest.fixture
+def traces(tmp_path):
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "trace.jsonl").write_text(LINES)
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +48,7 @@ def examples(text):
 
 
 @pytest.mark.parametrize("block", range(len(BLOCKS)))
-def test_examples_run(block, capsys, tmp_path, monkeypatch):
+def test_examples_run(block, capsys, tmp_path, monkeypatch, traces):
     monkeypatch.chdir(tmp_path)
     for arguments, code, output in examples(BLOCKS[block]):
         assert main(arguments) == code, arguments
@@ -55,7 +65,7 @@ def help_of(*command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples_that_run(command, capsys, tmp_path, monkeypatch):
+def test_help_has_examples_that_run(command, capsys, tmp_path, monkeypatch, traces):
     monkeypatch.chdir(tmp_path)
     assert main([*command, "-h"]) == 0
     shown = capsys.readouterr().out
@@ -85,13 +95,11 @@ def section_of(command):
     if f"## `{title}`" not in TEXT:  # list, show and schema share the section of profile
         title = f"trmodel {command[0]}"
     (found,) = re.findall(rf"^##+ `{title}`\n(.*?)(?=^##|\Z)", TEXT, flags=re.MULTILINE | re.DOTALL)
-    shared = TEXT[: TEXT.index("## Options of")] if command[0] == "profile" else TEXT
+    shared = TEXT[: TEXT.index("## Options of")] if len(command) > 1 else TEXT
     return shared + found
 
 
-@pytest.mark.parametrize(
-    "command", [c for c in COMMANDS if c not in (("profile",), ("profile", "import"))]
-)
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in GROUPS])
 def test_every_option_is_documented(command):
     about = section_of(command)
     for parameter in help_of(*command).params:

@@ -145,7 +145,8 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, UsageError):
         return [_with_option(str(error))], error.exit_code
     if isinstance(error, TrmodelError):
-        return str(error).replace("clip=True", "--clip").splitlines(), error.exit_code
+        text = _with_option(str(error)).replace("clip=True", "--clip")
+        return text.splitlines(), error.exit_code
     if isinstance(error, MemoryError):
         return [
             "out of memory; ask for less at once: a smaller N, fewer sizes or samples"
@@ -167,7 +168,7 @@ def _with_option(message: str) -> str:
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
         r"|min_samples|tensor_parallel|samples|actions|reply_tokens|prompt_tokens|prefill_ms"
-        r"|max_phases|level)(?=[:\[])",
+        r"|max_phases|level|max_states)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

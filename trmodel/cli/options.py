@@ -121,6 +121,15 @@ SolverOption = Annotated[
         "--solver", help="Stationary solver; auto chooses by size.", rich_help_panel=SYSTEM
     ),
 ]
+MaxStatesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-states",
+        metavar="STATES",
+        help="Largest chain to solve; a million states take 0.6 GB. Default: 3 million.",
+        rich_help_panel=SYSTEM,
+    ),
+]
 SweepOption = Annotated[
     str | None,
     typer.Option(

@@ -12,7 +12,14 @@ from trmodel.cli.options import SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import completion_of, context_of, sweep_of_p, vector, whole_number
+from trmodel.cli.ranges import (
+    completion_of,
+    context_of,
+    limits_of,
+    sweep_of_p,
+    vector,
+    whole_number,
+)
 from trmodel.errors import UsageError
 
 
@@ -32,6 +39,7 @@ def predict(
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
+    max_states: options.MaxStatesOption = None,
     sweep: options.SweepOption = None,
     symbolic: Annotated[
         bool,
@@ -79,7 +87,7 @@ def predict(
     }
     system = build_system(loaded, concurrency, **given, p=values[0] if values else p)
     origin = api.origin_of(loaded, system, tokens)
-    search: dict[str, Any] = {"solver": solver.value}
+    search: dict[str, Any] = {"solver": solver.value, **limits_of(max_states)}
     if values is None:
         prediction = api.predict(loaded, N=concurrency, B=thresholds, p=p, **given, **search)
         found = None

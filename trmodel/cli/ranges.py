@@ -1,4 +1,4 @@
-"""Ranges as the command line takes them: ``4..16``, ``4,8,16``, ``4..64:4`` and mixes of these.
+"""Values as the command line takes them, ranges above all: ``4..16``, ``4,8,16``, ``4..64:4``.
 
 Both ends belong to a range. Numbers are read as decimals, so that 0.05..0.6:0.05 contains 0.15
 and not 0.15000000000000002.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from trmodel.errors import UsageError
 
 if TYPE_CHECKING:
+    from trmodel.markov import Limits
     from trmodel.routing import Completion
 
 MAX_VALUES = 10_000
@@ -162,3 +163,18 @@ def completion_of(
     from trmodel.routing import Completion
 
     return Completion(reply_tokens, prompt_tokens, prefill_ms)
+
+
+def limits_of(max_states: int | None) -> dict[str, Limits]:
+    """Return the argument ``limits`` that an option asks for, or none.
+
+    Raises
+    ------
+    UsageError, LimitError
+        One line that begins with the option.
+    """
+    if max_states is None:
+        return {}
+    from trmodel.markov import Limits
+
+    return {"limits": Limits.up_to(max_states)}

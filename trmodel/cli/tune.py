@@ -14,7 +14,7 @@ from trmodel.cli.options import Format, SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
-from trmodel.cli.ranges import completion_of, context_of, sweep_of_p, whole_numbers
+from trmodel.cli.ranges import completion_of, context_of, limits_of, sweep_of_p, whole_numbers
 from trmodel.cli.streams import complain
 from trmodel.errors import LimitError, UsageError
 
@@ -57,6 +57,7 @@ def tune(
     max_batch: options.MaxBatchOption = None,
     grid_ms: options.GridOption = None,
     solver: options.SolverOption = SolverName.auto,
+    max_states: options.MaxStatesOption = None,
     B0: Annotated[int | None, _fixed_option(0)] = None,
     B1: Annotated[int | None, _fixed_option(1)] = None,
     B2: Annotated[int | None, _fixed_option(2)] = None,
@@ -183,6 +184,7 @@ def tune(
         "fixed": fixed,
         "time_limit_s": time_limit,
         "bound": bound,
+        **limits_of(max_states),
     }
     with progress_bar(quiet) as progress:
         result: ThresholdTable | Sweep

@@ -7,6 +7,7 @@ the full grid of them.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,13 @@ from trmodel.launch import shown_vector
 from trmodel.markov.expand import LACKS_STATES, expand, insert_all, insert_start
 from trmodel.markov.transitions import Splits
 from trmodel.system import RoutedSystem
+from trmodel.system_checks import is_int
 
 _ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
+_BYTES_PER_STATE = 640
+"""Peak of enumeration and solution, with ten transitions to a state."""
+_MOST_STATES = 200_000_000
+"""Transitions are numbered in 32 bits."""
 _KEY_BITS = 62
 
 
@@ -34,6 +40,30 @@ class Limits:
 
     states: int = 3_000_000
     transitions: int = 30_000_000
+
+    @classmethod
+    def up_to(cls, states: int) -> Limits:
+        """Return limits of so many states and ten times as many transitions.
+
+        Raises
+        ------
+        UsageError
+            If the number makes no sense.
+        LimitError
+            If a chain of that size needs more memory than this machine has.
+        """
+        if not (is_int(states) and 1 <= states <= _MOST_STATES):
+            raise UsageError(
+                f"max_states: must be a whole number from 1 to {_MOST_STATES:,}, got {states}"
+            )
+        needed = states * _BYTES_PER_STATE / 1e9
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+        if needed > there:
+            raise LimitError(
+                f"max_states: a chain of {states:,} states needs about {needed:.1f} GB, this "
+                f"machine has {there:.1f} GB; use a lower limit"
+            )
+        return cls(states, 10 * states)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +126,7 @@ def enumerate_states(
         if exceeded := store.grow(lacking, limits):
             raise LimitError(
                 f"N = {N}, B = {shown_vector(B)}: the exact chain outgrows the limit of "
-                f"{exceeded}; {_ADVICE}"
+                f"{exceeded}; {_ADVICE}, or raise the limit (--max-states)"
             )
     _, states, transitions = store.counts
     keys = store.keys[:states, None]
