@@ -20,6 +20,8 @@ def shown_commands() -> list[str]:
 def test_every_command_runs_in_the_order_shown(tmp_path):
     commands = shown_commands()
     assert len(commands) >= 7
+    trace = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 10
+    (tmp_path / "trace.csv").write_text(trace)
     for command in commands:
         done = subprocess.run(
             command.replace("trmodel", shlex.quote(str(PROGRAM)), 1),
@@ -30,7 +32,13 @@ def test_every_command_runs_in_the_order_shown(tmp_path):
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"sweep.png", "mine.json", "thresholds.json"}
+    assert written == {
+        "sweep.png",
+        "mine.json",
+        "thresholds.json",
+        "trace.csv",
+        "mine-routing.json",
+    }
 
 
 def test_the_table_is_what_the_command_prints(tmp_path):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from trmodel.errors import TrmodelError
     from trmodel.launch_table import load_launch_table
     from trmodel.profile import Profile, load_profile, profile_names
-    from trmodel.routing import Routing, load_routing, routing_names
+    from trmodel.routing import Completion, Routing, load_routing, routing_names
+    from trmodel.routing.fit import fit_routing
     from trmodel.search import Thresholds, ThresholdTable
     from trmodel.system import RoutedSystem
 
@@ -35,7 +36,9 @@ _HOMES = {
     "Profile": "trmodel.profile",
     "load_profile": "trmodel.profile",
     "profile_names": "trmodel.profile",
+    "Completion": "trmodel.routing",
     "Routing": "trmodel.routing",
+    "fit_routing": "trmodel.routing.fit",
     "load_routing": "trmodel.routing",
     "routing_names": "trmodel.routing",
     "ThresholdTable": "trmodel.search",
@@ -44,6 +47,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Completion",
     "Profile",
     "RoutedSystem",
     "Routing",
@@ -52,6 +56,7 @@ __all__ = [
     "TrmodelError",
     "__version__",
     "best_rule",
+    "fit_routing",
     "load_launch_table",
     "load_profile",
     "load_routing",

@@ -9,6 +9,7 @@ from trmodel.calibrate.spreads import Spreads, drawn_systems
 from trmodel.errors import InfeasibleError, LimitError, UsageError
 from trmodel.markov import Limits, solve_chain
 from trmodel.profile import build_system, load_profile
+from trmodel.routing import glimprouter
 from trmodel.system import RoutedSystem
 
 TWO = dict(
@@ -196,3 +197,17 @@ def test_halving_hand_overs_keeps_rows_distributions():
     P = [[0.0, 0.6, 0.4], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]
     system = RoutedSystem(["a", "b", "c"], [6.0, 12.0, 28.0], P, np.ones((3, 3)), 2)
     assert halved_hand_over(system).tolist() == [[0.5, 0.3, 0.2], P[1], P[2]]
+
+
+def test_phases_are_drawn_and_their_hand_overs_halved():
+    system = build_system(load_profile("a100-paper"), 2, glimprouter(hand_over=0.4, step_tokens=4))
+    assert halved_hand_over(system) == pytest.approx(
+        np.array([[0.0, 0.8, 0.2], [0.25, 0.75, 0.0], [0.25, 0.0, 0.75]])
+    )
+    drawn = drawn_systems(system, Spreads(), 20, seed=0)
+    for each in drawn:
+        assert (each.phases, each.entry) == (system.phases, system.entry)
+        assert ((each.transition_probability > 0) == (system.transition_probability > 0)).all()
+    assert len({each.transition_probability[1, 0] for each in drawn}) == 20
+    with pytest.raises(UsageError, match="of one phase each, this one has 2 models and 3 phases"):
+        drawn_systems(system, Spreads(p_interval=(0.1, 0.5)), 2, seed=0)

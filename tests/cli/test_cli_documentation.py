@@ -17,7 +17,16 @@ IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sg
 PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
 ROUTING = [("routing", name) for name in ("list", "show", "fit")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
-COMMANDS = [("tune",), ("predict",), ("best-rule",), ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
+COMMANDS = [
+    ("tune",),
+    ("predict",),
+    ("best-rule",),
+    ("profile",),
+    *PROFILE,
+    *IMPORTS,
+    ("routing",),
+    *ROUTING,
+]
 TRACE = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 20
 LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
 

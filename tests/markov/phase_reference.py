@@ -19,6 +19,7 @@ class PhaseReference:
     restarts: float  # entries of the restart phase per unit of time
     busy: list  # of each model
     waiting: list  # mean number, of each model
+    batches: list  # for each model, how often a completed batch has each size, relative
 
 
 def phase_reference(work, added, model, P, C, N, entry, B, restart=None):
@@ -74,10 +75,16 @@ def phase_reference(work, added, model, P, C, N, entry, B, restart=None):
     pi = np.linalg.solve(balance, np.eye(size)[0])
     time = pi * holding
     states = list(number)
+
+    def batches(i):
+        sizes = [len(s[i][1]) * (s[i][2] == tau) for s, tau in zip(states, holding, strict=True)]
+        return np.bincount(sizes, pi, minlength=N + 1)[1:]
+
     return PhaseReference(
         states,
         float(pi @ tokens / time.sum()),
         float(pi @ restarts / time.sum()),
         [float(time @ [bool(s[i][1]) for s in states] / time.sum()) for i in range(M)],
         [float(time @ [len(s[i][0]) for s in states] / time.sum()) for i in range(M)],
+        [batches(i) for i in range(M)],
     )

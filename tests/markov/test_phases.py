@@ -87,6 +87,9 @@ def test_against_an_independent_chain(case):
     for i, m in zip(system.reached, found.per_model, strict=True):
         assert m.busy_fraction == pytest.approx(expected.busy[i], abs=1e-10)
         assert m.mean_waiting == pytest.approx(expected.waiting[i], abs=1e-10)
+        if m.step_share > 0.0:
+            sizes = expected.batches[i] / expected.batches[i].sum()
+            assert m.batch_distribution == pytest.approx(sizes, abs=1e-9)
         if chain.recurrent_classes == 1:
             followed = followed_admission_delay_ms(chain, system.reached.index(i))
             assert followed == pytest.approx(m.admission_delay_ms, rel=1e-7, abs=1e-9)
@@ -105,7 +108,8 @@ def test_phases_that_are_alike_are_one(case, data):
         for j in range(case.M):
             copies = [v for v, i in enumerate(model) if i == j]
             P[u, copies] = case.P[model[u], j] * row[copies] / row[copies].sum()
-    plain = case.system
+    slow_down = {(0, 1): (1.5, 1.25)} if case.M == 2 and data.draw(st.booleans()) else None
+    plain = replace(case.system, slow_down=slow_down)
     system = RoutedSystem(
         plain.models,
         plain.latency_ms,
@@ -114,6 +118,7 @@ def test_phases_that_are_alike_are_one(case, data):
         case.N,
         entry=case.entry,
         grid_ms=1.0,
+        slow_down=slow_down,
         phases=[Phase(f"u{u}", i) for u, i in enumerate(model)],
     )
     expected, found = solve_chain(plain, case.B), solve_chain(system, case.B)

@@ -31,7 +31,8 @@ from scipy.sparse import csr_array
 from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.compiled import compiled
 from trmodel.errors import LimitError
-from trmodel.markov.enumeration import Limits, _insert_all, _slot
+from trmodel.markov.enumeration import Limits
+from trmodel.markov.expand import insert_all, slot_of
 from trmodel.markov.transitions import Splits, complete
 from trmodel.system import RoutedSystem
 
@@ -104,7 +105,7 @@ def enumerate_decisions(
     strides = np.cumprod([1, *sizes[:-1]]).reshape(3, M)
     store = _Store(M, limits)
     store.keys[0] = N * strides[0, system.entry]
-    _insert_all(store.keys[:1], store.table)
+    insert_all(store.keys[:1], store.table)
     rule = (
         np.array(sizes).reshape(3, M),
         strides,
@@ -183,7 +184,7 @@ class _Store:
             self.keys.resize(size, refcheck=False)
             self.first_action.resize(size + 1, refcheck=False)
             self.table = np.full(1 << (2 * size - 1).bit_length(), -1, np.int32)
-            _insert_all(self.keys[: self.counts[1]], self.table)
+            insert_all(self.keys[: self.counts[1]], self.table)
             return None
         # An action has an outcome at least, so that one limit bounds both.
         old = len(self.tau) if lacking == _ACTIONS else len(self.target)
@@ -276,7 +277,7 @@ def _expand(
                         p *= split_probability[cursor[i]]
                         for j in range(M):
                             key += arrivals[cursor[i], j] * strides[0, j]
-                slot = _slot(key, keys, table)
+                slot = slot_of(key, keys, table)
                 if table[slot] < 0:
                     table[slot] = states
                     keys[states] = key

@@ -19,7 +19,7 @@ LACKS_STATES, LACKS_TRANSITIONS = 1, 2
 
 
 @compiled
-def _slot(key: int, keys: IntArray, table: NDArray[np.int32]) -> int:
+def slot_of(key: int, keys: IntArray, table: NDArray[np.int32]) -> int:
     """Position in the hash table of the key, or of the free place where it belongs."""
     mask = len(table) - 1
     h = key * -7046029254386353131  # 2^64 / golden ratio, as a signed odd number
@@ -33,7 +33,7 @@ def _slot(key: int, keys: IntArray, table: NDArray[np.int32]) -> int:
 def insert_all(keys: IntArray, table: NDArray[np.int32]) -> None:
     """Fill an empty table with the states of all keys."""
     for s in range(len(keys)):
-        table[_slot(keys[s], keys, table)] = s
+        table[slot_of(keys[s], keys, table)] = s
 
 
 @compiled
@@ -70,7 +70,7 @@ def insert_start(
     launch(k, b, r, B, max_batch, work)
     take_phases(k, b, r, waiting, running, phase_model, alone, added)
     keys[0] = _pack(waiting, running, r, shifts)
-    table[_slot(keys[0], keys, table)] = 0
+    table[slot_of(keys[0], keys, table)] = 0
 
 
 @compiled
@@ -159,7 +159,7 @@ def expand(
             if not plain:
                 take_phases(k2, b2, r2, waiting2, running2, phase_model, alone, added)
             key = _pack(waiting2, running2, r2, shifts)
-            slot = _slot(key, keys, table)
+            slot = slot_of(key, keys, table)
             target = table[slot]
             if target < 0:
                 target = states
