@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 
@@ -117,23 +118,8 @@ def build_system(
             continue
         latencies.append(steps.latency_ms)
         warnings += [*loaded.smoothed.get(names[m], ()), *steps.notes]
-    phases = []
-    for phase, m in zip(chosen.phases, chosen.phase_models, strict=bool(chosen.phases)):
-        added = phase.added_ms
-        if phase.prompt_tokens is not None:
-            i = binding.order[m]
-            try:
-                added, notes = prompt_added(
-                    profile.models[i],
-                    phase.prompt_tokens,
-                    tokens,
-                    where=f"{shown(loaded.origin)}: models[{i}]",
-                )
-            except InputError as error:
-                problems += error.problems
-                continue
-            warnings += [note for note in notes if note not in warnings]
-        phases.append(Phase(phase.name, m, added))
+    phases, notes = _phases(loaded, chosen, binding.order, tokens, problems)
+    warnings += [note for note in notes if note not in warnings]
     if problems:
         raise InputError(problems)
     grid = profile.grid_ms if grid_ms is None else grid_ms
@@ -191,6 +177,33 @@ def choose_routing(loaded: LoadedProfile, routing: StrPath | Routing | None = No
         )
     # Not load_routing: what the profile means must not depend on the files lying around.
     return load_preset(chosen) if isinstance(chosen, str) else chosen
+
+
+def _phases(
+    loaded: LoadedProfile,
+    routing: Routing,
+    order: Sequence[int],
+    context: tuple[int, int],
+    problems: list[str],
+) -> tuple[list[Phase], list[str]]:
+    """Time the phases of a routing; return also what is doubtful, and note what is missing."""
+    phases: list[Phase] = []
+    doubts: list[str] = []
+    if not routing.phases:
+        return phases, doubts
+    for phase, m in zip(routing.phases, routing.phase_models, strict=True):
+        added, i = phase.added_ms, order[m]
+        if phase.prompt_tokens is not None:
+            where = f"{shown(loaded.origin)}: models[{i}]"
+            model = loaded.profile.models[i]
+            try:
+                added, notes = prompt_added(model, phase.prompt_tokens, context, where=where)
+            except InputError as error:
+                problems += error.problems
+                continue
+            doubts += notes
+        phases.append(Phase(phase.name, m, added))
+    return phases, doubts
 
 
 def _slow_downs(profile: Profile, names: list[str]) -> dict[tuple[int, int], tuple[float, float]]:
