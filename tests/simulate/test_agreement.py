@@ -5,6 +5,7 @@ import pytest
 
 from trmodel.launch import is_live
 from trmodel.markov import predict_chain
+from trmodel.phases import Phase
 from trmodel.simulate import Options, simulate
 from trmodel.system import RoutedSystem
 
@@ -30,6 +31,43 @@ def random_system(rng, contention):
         grid_ms=1.0,
         slow_down=slow_down,
     )
+
+
+def random_phased_system(rng):
+    """Two or three phases at one model at least; one phase opens replies and takes longer."""
+    M = int(rng.integers(1, 3))
+    N = int(rng.integers(1, 5))
+    U = M + int(rng.integers(1, 3))
+    models = [*range(M), *rng.integers(0, M, U - M)]
+    P = rng.dirichlet(np.full(U, 0.7), U)
+    return RoutedSystem(
+        models=[f"m{i}" for i in range(M)],
+        latency_ms=[
+            np.cumsum(rng.integers([1] + [0] * (N - 1), [20] + [5] * (N - 1))) for _ in range(M)
+        ],
+        transition_probability=P,
+        committed_tokens=rng.integers(0, 3, (U, U)) + np.eye(U),
+        N=N,
+        grid_ms=1.0,
+        phases=[Phase(f"u{u}", int(m), float(rng.integers(0, 9))) for u, m in enumerate(models)],
+        restart=int(rng.integers(0, U)),
+        slow_down={(0, 1): (1.5, 1.25)} if M > 1 and rng.random() < 0.5 else None,
+    )
+
+
+def test_the_exact_value_is_inside_the_interval_with_phases():
+    rng = np.random.default_rng(3)
+    inside = {"throughput": 0, "replies": 0}
+    for n in range(SYSTEMS):
+        system = random_phased_system(rng)
+        B = random_thresholds(rng, system)
+        exact = predict_chain(system, B)
+        found = simulate(system, B, Options(on_grid=True), seed=n, batches=100_000, confidence=0.99)
+        assert found.little_gap < 1e-3
+        inside["throughput"] += covers(found.throughput_tok_s, exact.throughput_tok_s)
+        inside["replies"] += covers(found.replies_per_s, exact.replies_per_s)
+    assert inside["throughput"] >= FEWEST
+    assert inside["replies"] >= FEWEST
 
 
 def random_thresholds(rng, system):
