@@ -9,8 +9,10 @@ from trmodel.report.heat_map import heat_map_figure
 from trmodel.report.ledger import ledger_figure
 from trmodel.report.profile import profile_figure
 from trmodel.report.save import FIGURE_SUFFIXES, check_figure_path, save_figure
+from trmodel.report.strategies import strategies_figure
 from trmodel.report.sweep import sweep_figure
 from trmodel.report.thresholds import threshold_figure
+from trmodel.report.timeline import timeline_figure
 
 __all__ = [
     "FIGURE_SUFFIXES",
@@ -21,6 +23,8 @@ __all__ = [
     "ledger_figure",
     "profile_figure",
     "save_figure",
+    "strategies_figure",
     "sweep_figure",
     "threshold_figure",
+    "timeline_figure",
 ]

@@ -287,7 +287,9 @@ def _start(rules: Rules, state: State, counts: Counts, i: int, size: int) -> Non
     if len(counts.log_model) > 0:
         row = min(counts.logged[0], len(counts.log_model) - 1)
         counts.log_model[row], counts.log_size[row] = i, size
-        counts.log_start[row] = counts.log_end[row] = now
+        counts.log_start[row], counts.log_end[row] = now, np.nan
+        for place in range(size):
+            counts.log_slots[row, place] = state.batch[i, place]
         state.row[i] = row
         counts.logged[0] += 1
 

@@ -55,7 +55,7 @@ def ratio(y: FloatArray, x: FloatArray, confidence: float) -> Estimate:
     R, n = float(y.sum()) / total, len(x)
     z = y - R * x
     spread = math.sqrt(n / (n - 1) * float(z @ z)) / total
-    return _around(R, spread, n, confidence)
+    return around(R, spread, n, confidence)
 
 
 def quantile(whole: float, sections: Sequence[float], confidence: float) -> Estimate:
@@ -64,11 +64,12 @@ def quantile(whole: float, sections: Sequence[float], confidence: float) -> Esti
     if len(own) < 2:
         return Estimate(whole, float("nan"), float("nan"))
     spread = math.sqrt(float(np.mean((own - whole) ** 2)) / (len(own) - 1))
-    around = _around(whole, spread, len(own), confidence)
-    return Estimate(whole, max(around.low, 0.0), around.high)
+    interval = around(whole, spread, len(own), confidence)
+    return Estimate(whole, max(interval.low, 0.0), interval.high)
 
 
-def _around(value: float, spread: float, n: int, confidence: float) -> Estimate:
+def around(value: float, spread: float, n: int, confidence: float) -> Estimate:
+    """Return the interval of a mean of n independent contributions with this standard error."""
     half = float(student.ppf(0.5 + confidence / 2.0, n - 1)) * spread
     return Estimate(value, value - half, value + half)
 

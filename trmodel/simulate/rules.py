@@ -72,6 +72,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not is_positive(value):
                 raise UsageError(f"{name}: must be a positive number, got {value}")
+        if self.hold_ms is not None and self.strategy is not Strategy.delayed:
+            raise UsageError("hold_ms: only delayed batching has a longest hold")
         if self.reply_tokens is not None and not (
             self.reply_tokens and all(is_positive(tokens) for tokens in self.reply_tokens)
         ):

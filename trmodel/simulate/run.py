@@ -20,6 +20,8 @@ SECTIONS = 64
 WARM_UP = 0.1
 """Share of the batches that is simulated before and not counted."""
 
+CORRELATED = "sections of the run are correlated: intervals may be too narrow; run longer"
+
 Progress = Callable[[int, int], None]
 """Called with sections done and sections in all, as far as is known."""
 
@@ -60,12 +62,7 @@ def simulate(
     UsageError, InfeasibleError
         If an argument makes no sense or the thresholds can deadlock.
     """
-    if not is_int(batches) or batches < SECTIONS:
-        raise UsageError(f"batches: at least {SECTIONS} are needed, got {batches}")
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"confidence: must be between 0 and 1, got {confidence}")
-    if precision_percent is not None and not precision_percent > 0.0:
-        raise UsageError(f"precision_percent: must be above 0, got {precision_percent}")
+    check_run(batches, confidence, precision_percent)
     run = Simulator(system, B, options, seed, table)
     run.run_batches(max(int(WARM_UP * batches), 1))
     section_ms = run.now_ms / max(int(WARM_UP * batches), 1) * batches / SECTIONS
@@ -104,7 +101,7 @@ def simulate(
             break
     doubts = []
     if not apart:
-        doubts.append("sections of the run are correlated: intervals may be too narrow; run longer")
+        doubts.append(CORRELATED)
     if not wanted:
         half = result.throughput_tok_s.half_width / result.throughput_tok_s.value * 100.0
         doubts.append(
@@ -112,3 +109,18 @@ def simulate(
             f"{result.batches:,} batches"
         )
     return replace(result, warnings=(*result.warnings, *doubts))
+
+
+def check_run(batches: int, confidence: float, precision_percent: float | None) -> None:
+    """Refuse lengths and precisions that make no sense.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not is_int(batches) or batches < SECTIONS:
+        raise UsageError(f"batches: at least {SECTIONS} are needed, got {batches}")
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence: must be between 0 and 1, got {confidence}")
+    if precision_percent is not None and not precision_percent > 0.0:
+        raise UsageError(f"precision_percent: must be above 0, got {precision_percent}")

@@ -67,7 +67,7 @@ class State(NamedTuple):
     settled: NDArray[np.bool_]
     """Whether every launch that the present moment allows has been made."""
     row: IntArray
-    """(M,) the timeline's row of the running batch; -1 if it has none."""
+    """(M,) the timeline's row of the running batch; -1 if it began before the timeline."""
     scratch: FloatArray
     bits: IntArray
 
@@ -99,7 +99,9 @@ class Counts(NamedTuple):
     log_size: IntArray
     log_start: FloatArray
     log_end: FloatArray
-    """Timeline: a row for each batch; full when it is, empty where none is wanted."""
+    log_slots: IntArray
+    """Timeline: a row for each batch, full when it is, empty where none is wanted; the end of a
+    batch that still runs is nan; ``log_slots`` (rows, N) begins with its requests."""
     logged: IntArray
 
 
@@ -176,5 +178,6 @@ def no_counts(M: int, N: int, timeline: int = 0) -> Counts:
         log_size=np.zeros(timeline, np.int64),
         log_start=np.zeros(timeline),
         log_end=np.zeros(timeline),
+        log_slots=np.zeros((timeline, N), np.int64),
         logged=np.zeros(1, np.int64),
     )
