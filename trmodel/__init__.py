@@ -17,6 +17,7 @@ from trmodel._version import __version__
 
 if TYPE_CHECKING:
     from trmodel.api import best_rule, predict, sweep_p, sweep_predictions, tune
+    from trmodel.api_simulate import compare_strategies, compare_systems, simulate_profile
     from trmodel.errors import TrmodelError
     from trmodel.launch_table import load_launch_table
     from trmodel.profile import Profile, load_profile, profile_names
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "best_rule": "trmodel.api",
     "load_launch_table": "trmodel.launch_table",
+    "compare_strategies": "trmodel.api_simulate",
+    "compare_systems": "trmodel.api_simulate",
+    "simulate_profile": "trmodel.api_simulate",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
@@ -56,6 +60,8 @@ __all__ = [
     "TrmodelError",
     "__version__",
     "best_rule",
+    "compare_strategies",
+    "compare_systems",
     "fit_routing",
     "load_launch_table",
     "load_profile",
@@ -63,6 +69,7 @@ __all__ = [
     "predict",
     "profile_names",
     "routing_names",
+    "simulate_profile",
     "sweep_p",
     "sweep_predictions",
     "tune",

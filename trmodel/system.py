@@ -235,6 +235,12 @@ class RoutedSystem:
         """Mean tokens that a request in phase i commits in a step: sum_j c_ij p_ij; (U,)."""
         return np.asarray((self.committed_tokens * self.transition_probability).sum(axis=1))
 
+    @property
+    def handoffs_ms(self) -> FloatArray:
+        """Delays of the handoffs that routing makes, some of which may be 0."""
+        between = np.ix_(self.phase_model, self.phase_model)
+        return np.asarray(self.handoff_ms[between][self.transition_probability > 0.0])
+
     @cached_property
     def reached_phases(self) -> tuple[int, ...]:
         """Phases that a request can come to from the entry."""

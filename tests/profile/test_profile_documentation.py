@@ -12,8 +12,6 @@ from trmodel.routing import Routing
 
 DOCS = Path(__file__).parents[2] / "docs" / "profiles.md"
 
-EXAMPLE_WARNINGS = ("handoff latency (0.3 to 0.5 ms) is not in the exact chain",)
-
 
 def code_blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
@@ -55,4 +53,4 @@ def test_the_examples_of_the_documentation_load(tmp_path, monkeypatch):
     assert namespace["system"].N == 8
     assert namespace["room"].binding_gpu == 0
     assert namespace["check"].fits
-    assert build_system(load_profile(path), 16).warnings == EXAMPLE_WARNINGS
+    assert build_system(load_profile(path), 16).warnings == ()

@@ -12,10 +12,12 @@ import typer
 
 from trmodel._version import __version__
 from trmodel.cli.best_rule import best_rule
+from trmodel.cli.compare import compare
 from trmodel.cli.options import examples
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
 from trmodel.cli.routing import app as routing_app
+from trmodel.cli.simulate import simulate
 from trmodel.cli.streams import complain, flush_out, print_out
 from trmodel.cli.tune import tune
 from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
@@ -75,6 +77,24 @@ app.command(
         "trmodel best-rule --N 8 --B 2,6 --actions part -o rule.json",
     ),
 )(best_rule)
+app.command(
+    epilog=examples(
+        "trmodel simulate --N 8 --B 2,6",
+        "trmodel simulate --N 64 --B 8,30 --precision 0.1 --json",
+        "trmodel simulate --profile a100-paper --N 8 --B 1,5 --strategy all --plot strategies.svg",
+        "trmodel simulate --N 8 --B 2,6 --strategy all --timeline timeline.png",
+        "trmodel simulate --N 8 --B 2,6 --timeline trace.json --timeline-ms 1000",
+        "trmodel simulate --N 16 --B 4,10 --hold-ms 100 --arrivals 1.5 --reply-tokens 200",
+        "trmodel simulate --profile a100-paper --N 8 --B 1,5 --on-grid --exact",
+    )
+)(simulate)
+app.command(
+    epilog=examples(
+        "trmodel compare --N 8",
+        "trmodel compare --profile a100-paper --N 8 --B 1,5 --share 26 --plot compare.png",
+        "trmodel compare --N 8 --B 2,6 --keep-overhead --json",
+    )
+)(compare)
 app.add_typer(profile_app, name="profile")
 app.add_typer(routing_app, name="routing")
 
@@ -166,9 +186,19 @@ def _with_option(message: str) -> str:
     """Name the option instead of the Python argument: ``--max-batch: ...``."""
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
+        r"|strategy|seed|confidence|precision_percent|hold_ms|arrivals_per_s|reply_tokens"
+        r"|share_percent|timeline_from|timeline_ms|exact"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples|actions|reply_tokens|prompt_tokens|prefill_ms"
+        r"|min_samples|tensor_parallel|samples|actions|prompt_tokens|prefill_ms"
         r"|max_phases|level|max_states)(?=[:\[])",
-        lambda match: "--" + match[0].replace("_", "-"),
+        lambda match: "--" + _OPTIONS.get(match[0], match[0]).replace("_", "-"),
         message,
     )
+
+
+_OPTIONS = {
+    "arrivals_per_s": "arrivals",
+    "precision_percent": "precision",
+    "share_percent": "share",
+}
+"""Options that are not called what the Python argument is."""

@@ -30,6 +30,7 @@ class SolverName(StrEnum):
 
 OUTPUT = "Output"
 SYSTEM = "System"
+SIMULATION = "Simulation"
 
 ProfileOption = Annotated[
     str,
@@ -137,6 +138,41 @@ SweepOption = Annotated[
         metavar="p=RANGE",
         help="Repeat for several p, such as p=0.05..0.6:0.05.",
         rich_help_panel=SYSTEM,
+    ),
+]
+BatchesOption = Annotated[
+    int,
+    typer.Option(
+        "--batches",
+        help="About how many batches to simulate, after a tenth of it as warm-up.",
+        rich_help_panel=SIMULATION,
+    ),
+]
+PrecisionOption = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        metavar="PERCENT",
+        help="Go on, up to 64 times as long, until the throughput's half width is below this "
+        "percentage of it.",
+        rich_help_panel=SIMULATION,
+    ),
+]
+SimulationSeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        help="Of the routing decisions, which are the same under every strategy.",
+        rich_help_panel=SIMULATION,
+    ),
+]
+ConfidenceOption = Annotated[
+    float,
+    typer.Option(
+        "--confidence",
+        metavar="SHARE",
+        help="Of every interval, such as 0.95.",
+        rich_help_panel=SIMULATION,
     ),
 ]
 FormatOption = Annotated[

@@ -95,9 +95,9 @@ class Output:
         UsageError
         """
         for option, written in (("-o", self.file), ("--plot", plot)):
-            if written is not None and any(path and _same(path, written) for path in inputs):
+            if written is not None and any(path and same_file(path, written) for path in inputs):
                 raise UsageError(f"{option}: {written} is what is read; choose another file")
-        if self.file is not None and plot is not None and _same(self.file, plot):
+        if self.file is not None and plot is not None and same_file(self.file, plot):
             raise UsageError(f"--plot: {plot} is what -o writes; choose another file")
 
     def note(self, text: str) -> None:
@@ -179,7 +179,7 @@ def grid_in_words(grid_ms: float, error_percent: float) -> str:
     return f"latencies on a grid of {grid_ms:g} ms: rounding {change}"
 
 
-def _same(first: str, second: str) -> bool:
+def same_file(first: str, second: str) -> bool:
     """Say whether two names are of one file, which need not exist yet."""
     if os.path.exists(first) and os.path.exists(second):
         regular = os.path.isfile(first)  # /dev/null may well be named twice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ from trmodel.cli.ranges import (
     whole_number,
 )
 from trmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from trmodel.simulate import Estimate
+    from trmodel.system import RoutedSystem
 
 
 def predict(
@@ -100,7 +104,8 @@ def predict(
             from trmodel.calibrate import grid_check
 
             checked = grid_check(system, thresholds)
-        out.emit(prediction_view(prediction, origin, found, checked))
+        shift = _handoff_shift(system, thresholds)
+        out.emit(prediction_view(prediction, origin, found, checked, shift))
         if plot is not None:
             draw([prediction], plot, out)
         return 0
@@ -108,7 +113,11 @@ def predict(
         predictions = api.sweep_predictions(
             values, loaded, N=concurrency, B=thresholds, progress=progress, **given, **search
         )
-    out.emit(prediction_sweep_view(values, predictions, origin))
+    shifts = [
+        _handoff_shift(build_system(loaded, concurrency, **given, p=value), thresholds)
+        for value in values
+    ]
+    out.emit(prediction_sweep_view(values, predictions, origin, shifts))
     if plot is not None:
         fixed = dict(enumerate(thresholds))
         draw(
@@ -118,6 +127,15 @@ def predict(
             fixed,
         )
     return 0
+
+
+def _handoff_shift(system: RoutedSystem, B: Sequence[int]) -> Estimate | None:
+    """Simulate what handoff latency shifts, if there is any: the chain does not have it."""
+    if not system.handoffs_ms.any():
+        return None
+    from trmodel.simulate.handoff import handoff_shift
+
+    return handoff_shift(system, B)
 
 
 def _check(

@@ -12,10 +12,13 @@ from trmodel.markov import Prediction
 if TYPE_CHECKING:
     from trmodel.calibrate import GridCheck
     from trmodel.cli.symbolic import Symbolic
+    from trmodel.simulate import Estimate
 
 LEDGER = ("forward_ms", "threshold_wait_ms", "batch_wait_ms")
 FIGURES = ("throughput_tok_s", "request_speed_tok_s", "no_waiting_tok_s", "no_waiting_percent")
 SOLUTION = ("states", "method", "solver", "residual")
+SHIFT_CONFIDENCE = 0.95
+"""Of the interval of the shift that handoff latency makes."""
 PER_MODEL = ("busy_fraction", "mean_batch", "step_share", "admission_delay_ms")
 
 
@@ -24,14 +27,22 @@ def prediction_view(
     origin: Mapping[str, Any],
     symbolic: Symbolic | None,
     check: GridCheck | None,
+    shift: Estimate | None = None,
 ) -> View:
     """Show one prediction, with its throughput as a function and on finer grids if asked for."""
     head = {"schema": "trmodel/prediction", "schema_version": 1, **origin}
-    document, record = head | prediction.to_dict(), _record(prediction)
+    document = head | prediction.to_dict() | _shift(shift)
+    record = _record(prediction) | _shift_record([shift], shift)
     blocks = [*_headline(prediction, origin), _models(prediction), _ledger(prediction)]
     if prediction.replies_per_s is not None:
         blocks.append(_replies(prediction.replies_per_s))
     blocks.append(_how([prediction], origin))
+    if shift is not None:
+        T = prediction.throughput_tok_s * (1.0 + shift.value / 100.0)
+        blocks.append(
+            f"handoff latency: shifts throughput by {_shift_in_words(shift)} to {T:.1f} tok/s "
+            f"(paired simulation, {100 * SHIFT_CONFIDENCE:g} % interval)"
+        )
     if symbolic is not None:
         document["symbolic"] = symbolic.to_dict()
         record["symbolic"] = str(symbolic.to_dict()["expression"])
@@ -45,7 +56,10 @@ def prediction_view(
 
 
 def prediction_sweep_view(
-    values: Sequence[float], predictions: Sequence[Prediction], origin: Mapping[str, Any]
+    values: Sequence[float],
+    predictions: Sequence[Prediction],
+    origin: Mapping[str, Any],
+    shifts: Sequence[Estimate | None],
 ) -> View:
     """Show the predictions of one threshold vector at several p."""
     first = predictions[0]
@@ -60,7 +74,10 @@ def prediction_sweep_view(
         "models": list(first.models),
         "N": first.N,
         "B": list(first.B),
-        "rows": [{"p": p} | found.to_dict() for p, found in zip(values, predictions, strict=True)],
+        "rows": [
+            {"p": p} | found.to_dict() | _shift(shift)
+            for p, found, shift in zip(values, predictions, shifts, strict=True)
+        ],
         "warnings": warnings,
     }
     rows = [
@@ -71,17 +88,29 @@ def prediction_sweep_view(
             f"{found.no_waiting_percent:.1f}",
             *(f"{part:.2f}" for part in _parts(found.ledger)),
             " ".join(f"{model.busy_fraction:.0%}" for model in found.per_model),
+            *([_shift_in_words(shift)] if any(shifts) else []),
         )
-        for p, found in zip(values, predictions, strict=True)
+        for p, found, shift in zip(values, predictions, shifts, strict=True)
     ]
     headings = ("p", "tok/s", "per request", "% of bound")
     blocks: list[str | Grid] = [
         _title(first, origin),
-        Grid((*headings, "forward", "for B", "for batch", "total", "busy"), rows, ("busy",)),
+        Grid(
+            (
+                *headings,
+                *("forward", "for B", "for batch", "total", "busy"),
+                *(["handoff shift"] if any(shifts) else []),
+            ),
+            rows,
+            ("busy",),
+        ),
         "forward, waiting for the threshold B or for a running batch: ms per token",
         _how(predictions, origin),
     ]
-    records = [{"p": p} | _record(found) for p, found in zip(values, predictions, strict=True)]
+    records = [
+        {"p": p} | _record(found) | _shift_record(shifts, shift)
+        for p, found, shift in zip(values, predictions, shifts, strict=True)
+    ]
     return View(document, records, blocks, warnings=warnings)
 
 
@@ -101,6 +130,25 @@ def _record(found: Prediction) -> dict[str, Any]:
         },
         **{key: getattr(found, key) for key in SOLUTION},
     }
+
+
+def _shift(shift: Estimate | None) -> dict[str, Any]:
+    """Return what handoff latency does, for JSON; null where the system has none."""
+    plain = None if shift is None else {"value": shift.value, "low": shift.low, "high": shift.high}
+    return {"handoff_shift_percent": plain}
+
+
+def _shift_record(shifts: Sequence[Estimate | None], shift: Estimate | None) -> dict[str, Any]:
+    """Return the same for CSV; no columns where none of the rows has any."""
+    if not any(shifts):
+        return {}
+    parts = (None, None, None) if shift is None else (shift.value, shift.low, shift.high)
+    names = ("", "_low", "_high")
+    return {f"handoff_shift_percent{n}": v for n, v in zip(names, parts, strict=True)}
+
+
+def _shift_in_words(shift: Estimate | None) -> str:
+    return "" if shift is None else f"{shift.value:+.2f} ± {shift.half_width:.2f} %"
 
 
 def _title(found: Prediction, origin: Mapping[str, Any]) -> str:

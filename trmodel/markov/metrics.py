@@ -149,7 +149,7 @@ def predict_chain(
         recurrent_classes=chain.recurrent_classes,
         grid_ms=system.grid_ms,
         grid_error_percent=system.grid_error_percent,
-        warnings=(*chain.system.warnings, *class_warnings([chain.recurrent_classes])),
+        warnings=chain_warnings(chain.system, [chain.recurrent_classes]),
         replies_per_s=chain.replies_per_s,
     )
 
@@ -169,6 +169,20 @@ def no_waiting_tok_s(system: RoutedSystem) -> float:
             "give the routing's steps some tokens"
         )
     return system.N * alone
+
+
+def chain_warnings(system: RoutedSystem, classes: Collection[int]) -> tuple[str, ...]:
+    """Return the system's warnings and what the chain's answers must say beside them."""
+    return (*system.warnings, *_handoff_warnings(system), *class_warnings(classes))
+
+
+def _handoff_warnings(system: RoutedSystem) -> list[str]:
+    delays = system.handoffs_ms[system.handoffs_ms > 0.0]
+    if not delays.size:
+        return []
+    low, high = f"{delays.min():g}", f"{delays.max():g}"
+    shown_ms = low if low == high else f"{low} to {high}"
+    return [f"handoff latency ({shown_ms} ms) is not in the exact chain; predict gives its shift"]
 
 
 def class_warnings(classes: Collection[int]) -> list[str]:

@@ -8,7 +8,7 @@ from os import PathLike
 
 import numpy as np
 
-from trmodel.arrays import FloatArray, IntArray
+from trmodel.arrays import FloatArray
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError, UsageError
 from trmodel.phases import Phase
@@ -126,8 +126,6 @@ def build_system(
     # A wrong unit or an extrapolation may be why: the doubts come with a refusal.
     if vanishing := _vanishing(names, latencies, grid):
         raise InputError([*vanishing, *warnings])
-    moves = np.argwhere(P > 0)
-    warnings += _handoff_warning(profile, names, np.array(chosen.phase_models)[moves])
     try:
         system = RoutedSystem(
             models=names,
@@ -228,14 +226,3 @@ def _vanishing(names: list[str], latencies: list[FloatArray], grid_ms: float) ->
         for name, ms in zip(names, shortest, strict=True)
         if np.rint(ms / grid_ms) < 1
     ]
-
-
-def _handoff_warning(profile: Profile, names: list[str], moves: IntArray) -> list[str]:
-    """Say that the chain leaves out the handoff latencies of the moves (from, to) that occur."""
-    delays = handoff_latency(profile, names)[moves[:, 0], moves[:, 1]]
-    delays = delays[delays > 0]
-    if not delays.size:
-        return []
-    low, high = f"{delays.min():g}", f"{delays.max():g}"
-    shown_ms = low if low == high else f"{low} to {high}"
-    return [f"handoff latency ({shown_ms} ms) is not in the exact chain"]

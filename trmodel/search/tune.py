@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from trmodel.errors import LimitError, UsageError
 from trmodel.markov import Limits, Solver, solve_chain
 from trmodel.markov.best_rule import require_bounded
-from trmodel.markov.metrics import class_warnings, no_waiting_tok_s
+from trmodel.markov.metrics import chain_warnings, no_waiting_tok_s
 from trmodel.markov.transitions import Splits, split_table
 from trmodel.search.bound import bounds
 from trmodel.search.choose import Candidate, choose
@@ -143,7 +143,7 @@ def tune_system(
         rows=tuple(rows),
         wanted=tuple(sorted(wanted)),
         origin=dict(origin or {}),
-        warnings=(*system.restricted().warnings, *class_warnings(classes)),
+        warnings=chain_warnings(system.restricted(), classes),
         stopped=stopped,
     )
 
