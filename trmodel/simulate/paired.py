@@ -193,15 +193,16 @@ class _Run:
         return self.steps
 
     def run_to(self, goal: float) -> Counts:
-        """Run until about so many request-steps have been made since the start."""
-        counts = None
-        while True:
+        """Run until that many request-steps have been made since the start."""
+        N = self.case.system.N
+        counts = self.simulator.run_batches(0)
+        while self.steps < goal:
             left = goal - self.steps
-            if counts is not None and left < self.case.system.N:
-                return counts
-            size = self.steps / self.batches if self.batches else self.case.system.N
-            more = self._count(self.simulator.run_batches(max(int(0.9 * left / size), 1)))
-            counts = more if counts is None else merge(counts, more)
+            # A batch makes at most N steps; far off, their mean says how many are safe.
+            far = left > 100 * N and self.batches > 0
+            batches = 0.9 * left * self.batches / self.steps if far else left / N
+            counts = merge(counts, self._count(self.simulator.run_batches(max(int(batches), 1))))
+        return counts
 
     def _count(self, counts: Counts) -> Counts:
         self.steps += float((counts.sizes @ np.arange(counts.sizes.shape[1])).sum())
