@@ -1,4 +1,4 @@
-"""What else could serve the requests: closed forms of single models and of request-level routing."""
+"""What else could serve the requests: closed forms of one model and of request-level routing."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """Timelines: what they hold is consistent with itself, and the trace with its format."""
 
 import json
+from itertools import pairwise
 
 import jsonschema
 import pytest
@@ -47,19 +48,16 @@ def test_a_timeline_is_consistent(name):
     assert len(line.batches) > 50
     for i in range(2):
         own = [batch for batch in line.batches if batch.model == i]
-        assert all(a.end_ms <= b.start_ms + 1e-6 for a, b in zip(own, own[1:], strict=False))
+        assert all(a.end_ms <= b.start_ms + 1e-6 for a, b in pairwise(own))
     for request in range(6):
         own = [batch for batch in line.batches if request in batch.requests]
         assert len(own) > 10
-        assert all(a.end_ms <= b.start_ms + 1e-6 for a, b in zip(own, own[1:], strict=False))
+        assert all(a.end_ms <= b.start_ms + 1e-6 for a, b in pairwise(own))
     assert all(len(set(batch.requests)) == batch.size >= 1 for batch in line.batches)
     if name == "delayed":
         assert all(batch.size >= (2, 4)[batch.model] for batch in line.batches)
     if name in ("step-sync", "model-sync"):
-        assert all(
-            a.end_ms <= b.start_ms + 1e-6
-            for a, b in zip(line.batches, line.batches[1:], strict=False)
-        )
+        assert all(a.end_ms <= b.start_ms + 1e-6 for a, b in pairwise(line.batches))
 
 
 def test_a_later_start_is_a_cut_of_the_whole():

@@ -44,29 +44,28 @@ def timeline_figure(timelines: Mapping[str, Timeline], *, title: str | None = No
         span = line.end_ms - line.start_ms
         for i in range(M):
             axes.barh(i, span, left=line.start_ms, height=0.8, color=PALE, gid="idle")
-        for batch in line.batches:
-            start, end = line.shown(batch)
-            axes.barh(
-                batch.model,
-                end - start,
-                left=start,
-                height=0.8,
-                color=SERIES[batch.model % len(SERIES)],
+            own = [batch for batch in line.batches if batch.model == i]
+            shown = [line.shown(batch) for batch in own]
+            axes.broken_barh(
+                [(start, end - start) for start, end in shown],
+                (i - 0.4, 0.8),
+                facecolor=SERIES[i % len(SERIES)],
                 edgecolor="white",
                 linewidth=0.4,
-                gid="batch",
+                gid="batches",
             )
-            label = str(batch.size)
-            if end - start > _CHARACTER * (len(label) + 0.3) * span:
-                axes.text(
-                    (start + end) / 2,
-                    batch.model,
-                    label,
-                    ha="center",
-                    va="center",
-                    color="white",
-                    fontsize=SMALL - 2,
-                )
+            for batch, (start, end) in zip(own, shown, strict=True):
+                label = str(batch.size)
+                if end - start > _CHARACTER * (len(label) + 0.3) * span:
+                    axes.text(
+                        (start + end) / 2,
+                        i,
+                        label,
+                        ha="center",
+                        va="center",
+                        color="white",
+                        fontsize=SMALL - 2,
+                    )
         dress(axes, "Time (ms)" if axes is panels[-1] else "")
         axes.grid(visible=False)
         thresholds = f", B = {shown_vector(line.B)}" if name == "delayed" else ""
