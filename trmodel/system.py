@@ -237,9 +237,10 @@ class RoutedSystem:
 
     @property
     def handoffs_ms(self) -> FloatArray:
-        """Delays of the handoffs that routing makes, some of which may be 0."""
-        between = np.ix_(self.phase_model, self.phase_model)
-        return np.asarray(self.handoff_ms[between][self.transition_probability > 0.0])
+        """Delays of the handoffs that routing makes from the entry on, some of which may be 0."""
+        reached = self.phase_model[list(self.reached_phases)]
+        delays = self.handoff_ms[np.ix_(reached, self.phase_model)]
+        return np.asarray(delays[self.transition_probability[list(self.reached_phases)] > 0.0])
 
     @cached_property
     def reached_phases(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from statistics import fmean
 import pytest
 
 from trmodel.errors import InputError, UsageError
-from trmodel.simulate.lengths import geometric_lengths, read_lengths
+from trmodel.simulate.lengths import geometric_lengths, load_lengths
 
 
 @pytest.mark.parametrize("mean", [1.0, 1.5, 20.0, 1000.0])
@@ -24,20 +24,28 @@ def test_a_mean_that_makes_no_sense(mean):
         geometric_lengths(mean)
 
 
-def test_lengths_are_read_line_by_line(tmp_path):
+@pytest.mark.parametrize("text", ["120\n\n 80.5 \n300\n", "120 80.5 300", "[120, 80.5, 300]"])
+def test_lengths_are_read(tmp_path, text):
     file = tmp_path / "lengths.txt"
-    file.write_text("120\n\n 80.5 \n300\n")
-    assert read_lengths(file) == (120.0, 80.5, 300.0)
+    file.write_text(text)
+    assert load_lengths(file) == (120.0, 80.5, 300.0)
 
 
-def test_every_bad_line_is_named(tmp_path):
+def test_every_bad_length_is_named(tmp_path):
     file = tmp_path / "lengths.txt"
-    file.write_text("120\nlong\n0\nnan\n")
+    file.write_text("120\nlong\n0\nnan\n1e99")
     with pytest.raises(InputError) as error:
-        read_lengths(file)
-    assert [p.split(": ")[1] for p in error.value.problems] == ["line 2", "line 3", "line 4"]
-    file.write_text("\n")
-    with pytest.raises(InputError, match="a length on each line is needed"):
-        read_lengths(file)
+        load_lengths(file)
+    assert [p.split(": ")[1] for p in error.value.problems] == [f"length {i}" for i in range(1, 5)]
+    for text, named in (
+        ("\n", "lengths in tokens is needed"),
+        ("[]", "must be a list"),
+        ('{"a": 1}', "must be a list"),
+        ("[true]", "length 0"),
+        ("[[1]]", "length 0"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=named):
+            load_lengths(file)
     with pytest.raises(InputError, match="no such file"):
-        read_lengths(tmp_path / "missing.txt")
+        load_lengths(tmp_path / "missing.txt")

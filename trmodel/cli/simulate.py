@@ -76,8 +76,8 @@ def simulate(
         typer.Option(
             "--reply-tokens",
             metavar="MEAN|FILE",
-            help="Lengths of replies: geometric of this mean, or drawn from a file with one "
-            "number on each line.",
+            help="Lengths of replies in tokens: geometric of this mean, or drawn from a file "
+            "of lengths.",
             rich_help_panel=SIMULATION,
         ),
     ] = None,
@@ -228,12 +228,12 @@ def _check_timeline(timeline: str | None, out: Output, *others: str | None) -> N
 
 def _lengths(text: str) -> tuple[float, ...]:
     """Read ``--reply-tokens``: a number is a mean, anything else a file."""
-    from trmodel.simulate.lengths import geometric_lengths, read_lengths
+    from trmodel.simulate.lengths import geometric_lengths, load_lengths
 
     try:
         mean = float(text)
     except ValueError:
-        return read_lengths(text)
+        return load_lengths(text)
     return geometric_lengths(mean)
 
 

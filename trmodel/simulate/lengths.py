@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from trmodel.documents import StrPath, read_text, shown
+from trmodel.documents import StrPath, parse_json, read_text, shown
 from trmodel.errors import InputError, UsageError
 from trmodel.system_checks import MAX_TOKENS, is_positive
 
@@ -29,27 +29,32 @@ def geometric_lengths(mean: float) -> tuple[float, ...]:
     return tuple(np.ceil(np.log1p(-u) / math.log1p(-1.0 / mean)).tolist())
 
 
-def read_lengths(path: StrPath) -> tuple[float, ...]:
-    """Read measured lengths in tokens from a text file with one number on each line.
+def load_lengths(path: StrPath) -> tuple[float, ...]:
+    """Read measured lengths in tokens: a JSON list, or numbers between blanks or line breaks.
 
     Raises
     ------
     InputError
         One line for each that is not a positive number; if the file cannot be read or is empty.
     """
-    lengths, problems = [], []
-    text, _ = read_text(path, "a length on each line")
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            length = float(line)
-        except ValueError:
-            length = math.nan
-        if 0.0 < length <= MAX_TOKENS:
-            lengths.append(length)
-        else:
-            problems.append(f"{shown(path)}: line {number}: must be a number of tokens")
+    where = shown(path)
+    text, _ = read_text(path, "lengths in tokens")
+    values = parse_json(text, where) if text.lstrip()[:1] in "[{" else text.split()
+    if not isinstance(values, list) or not values:
+        raise InputError(f"{where}: must be a list of lengths in tokens")
+    lengths = [_length(value) for value in values]
+    problems = [
+        f"{where}: length {i}: must be above 0 and at most {MAX_TOKENS:g}, got {str(value)[:40]}"
+        for i, (value, length) in enumerate(zip(values, lengths, strict=True))
+        if not 0.0 < length <= MAX_TOKENS
+    ]
     if problems:
         raise InputError(problems[:10])
     return tuple(lengths)
+
+
+def _length(value: object) -> float:
+    try:
+        return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
