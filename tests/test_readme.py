@@ -37,6 +37,7 @@ def test_every_command_runs_in_the_order_shown(tmp_path):
         "mine.json",
         "thresholds.json",
         "trace.csv",
+        "trace.json",
         "mine-routing.json",
     }
 
