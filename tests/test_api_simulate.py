@@ -37,7 +37,7 @@ def test_compared_systems(compared):
     assert list(compared.comparison.simulations) == [
         "delayed",
         "eager",
-        "request-level 40 %",
+        "request-level",
         "large only",
         "small only",
     ]
@@ -66,7 +66,7 @@ def test_overhead_is_left_out_or_kept(compared):
 def test_thresholds_are_tuned_where_none_are_given():
     found = trmodel.compare_systems("a100-paper", N=4, batches=640, share_percent=26.0)
     assert found.B == (1, 3)
-    assert found.large_token_percent["request-level 26 %"] == 26.0
+    assert found.large_token_percent["request-level"] == 26.0
 
 
 def test_three_models_are_compared_by_their_fastest_and_slowest():
@@ -94,7 +94,7 @@ def test_handoffs_are_not_in_the_systems_without_routing():
     slow = LoadedProfile(trmodel.Profile.model_validate(document), "mine", "0")
     with_handoff = trmodel.compare_systems(slow, N=4, B=(2, 3), batches=20_000).comparison
     without = trmodel.compare_systems(loaded, N=4, B=(2, 3), batches=20_000).comparison
-    for name in ("request-level 40 %", "large only", "small only"):
+    for name in ("request-level", "large only", "small only"):
         speeds = [c.simulations[name].throughput_tok_s.value for c in (with_handoff, without)]
         assert speeds[0] == pytest.approx(speeds[1], rel=0.05)
         assert with_handoff.simulations[name].ledger.handoff_ms == 0.0

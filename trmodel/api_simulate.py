@@ -212,11 +212,10 @@ def compare_systems(
     small, large = small_and_large(plain)
     if B is None:
         B = tune(loaded, N, **given).row(N).B
-    share = f"request-level {share_percent:g} %"
     cases = {
         "delayed": strategy_case("delayed", system, B),
         "eager": strategy_case("eager", system),
-        share: request_level(plain, share_percent, reply_tokens),
+        "request-level": request_level(plain, share_percent, reply_tokens),
         "large only": one_model_only(plain, large),
         "small only": one_model_only(plain, small),
     }

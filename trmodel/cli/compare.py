@@ -106,9 +106,10 @@ def compare(
     if plot is not None:
         from trmodel.report import strategies_figure
 
-        title = f"{origin['profile']['name']}: ways to serve N = {concurrency}"
+        name = origin["profile"]["name"]
+        title = f"{name}: ways to serve N = {concurrency}, and tokens by the large model"
         simulations = {
-            f"{name} ({found.large_token_percent[name]:.0f} % large)": simulation
+            f"{name}, {found.large_token_percent[name]:.0f} %": simulation
             for name, simulation in found.comparison.simulations.items()
         }
         first = next(iter(simulations))

@@ -65,7 +65,7 @@ def strategies_figure(
         axes.margins(x=0.2)
         axes.set_xlim(left=0.0)
     dress(speed, "Throughput (tokens/s)")
-    dress(tail, "Between tokens, p99 (ms)")
+    dress(tail, "p99 token gap (ms)")
     for axes in (speed, tail):
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)

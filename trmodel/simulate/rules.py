@@ -205,6 +205,8 @@ def make_rules(
             "arrivals_per_s: with arrivals replies must end; give reply_tokens or a routing "
             "that completes replies"
         )
+    if table is not None and options.hold_ms is not None:
+        raise UsageError("hold_ms: a launch table says itself how long to wait")
     unit_ms = system.grid_ms if options.on_grid else 1.0
     latency, added = system.latency_ms / unit_ms, system.added_ms / unit_ms
     if options.on_grid:
