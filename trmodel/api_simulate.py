@@ -226,7 +226,7 @@ def compare_systems(
         system.models[small],
         system.models[large],
         system.check_thresholds(B),
-        (_overhead_note(loaded, system, keep_overhead), *_few_steps(system, plain)),
+        tuple(_notes(loaded, system, plain, keep_overhead)),
     )
 
 
@@ -238,8 +238,13 @@ def _without_routing(loaded: LoadedProfile, keep_overhead: bool) -> LoadedProfil
     return replace(loaded, profile=profile)
 
 
-def _few_steps(system: RoutedSystem, plain: RoutedSystem) -> list[str]:
-    return [warning for warning in plain.warnings if warning not in system.warnings]
+def _notes(
+    loaded: LoadedProfile, system: RoutedSystem, plain: RoutedSystem, kept: bool
+) -> list[str]:
+    notes = [_overhead_note(loaded, system, kept)]
+    if system.added_ms.any():
+        notes.append("what phases add to a step, such as prefill, is in token-level routing only")
+    return notes + [warning for warning in plain.warnings if warning not in system.warnings]
 
 
 def _overhead_note(loaded: LoadedProfile, system: RoutedSystem, kept: bool) -> str:

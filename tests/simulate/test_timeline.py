@@ -117,6 +117,9 @@ def test_the_trace_follows_its_format():
             assert event["ts"] == pytest.approx(1000.0 * start, abs=1e-3)
             assert event["ts"] + event["dur"] == pytest.approx(1000.0 * end, abs=2e-3)
             assert 50_000.0 <= event["ts"] < 350_000.0
+        for tid in (1, 2):
+            own = [event for event in batches if event["tid"] == tid]
+            assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-9 for a, b in pairwise(own))
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ app = typer.Typer(
         "trmodel tune --profile a100.json --N 4..16",
         "trmodel predict --profile a100-paper --N 4 --B 1,3",
         "trmodel best-rule --profile a100-paper --N 8",
+        "trmodel simulate --N 8 --B 2,6 --strategy all",
         "trmodel profile list",
         "trmodel profile capacity h100 --context 8192",
         "trmodel routing list",

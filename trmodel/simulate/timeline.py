@@ -112,7 +112,8 @@ def chrome_trace(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
         events.append(_named("process_name", pid, 0, name))
         events += [_named("thread_name", pid, tid, m) for tid, m in enumerate(line.models, 1)]
         for batch in line.batches:
-            start, end = line.shown(batch)
+            # Rounded before they are subtracted, so that neighbours never overlap.
+            start, end = (round(1000.0 * ms, 3) for ms in line.shown(batch))
             events.append(
                 {
                     "name": f"{line.models[batch.model]} x{batch.size}",
@@ -120,8 +121,8 @@ def chrome_trace(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
                     "ph": "X",
                     "pid": pid,
                     "tid": batch.model + 1,
-                    "ts": round(1000.0 * start, 3),
-                    "dur": round(1000.0 * (end - start), 3),
+                    "ts": start,
+                    "dur": round(end - start, 3),
                     "args": {"batch_size": batch.size, "requests": list(batch.requests)},
                 }
             )
