@@ -62,6 +62,8 @@ def test_exact_beside_simulated(run):
     assert document["exact"]["throughput_tok_s"] == exact.throughput_tok_s
     assert document["exact"]["within_interval"] is True
     assert document["grid_ms"] == 0.1
+    point = run(f"simulate --N 1 --B 1,1 --p 0 --on-grid --exact --json {QUICK}").json
+    assert point["exact"]["within_interval"] is True
     said = run(f"{SIM} --exact {QUICK}").out
     assert f"exact: {exact.throughput_tok_s:.1f} tok/s" in said
     document = run(f"{SIM} --strategy all --exact --json {QUICK}").json

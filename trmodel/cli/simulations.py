@@ -273,22 +273,26 @@ def _how(found: Simulation, origin: Mapping[str, Any]) -> str:
     )
 
 
+def _inside(T: float, speed: Estimate) -> bool:
+    """Say so but for rounding: where nothing is random the interval is a point."""
+    return speed.low * (1.0 - 1e-9) <= T <= speed.high * (1.0 + 1e-9)
+
+
 def _exact(found: Simulation, exact: Prediction) -> dict[str, Any]:
-    speed = found.throughput_tok_s
     return {
         "throughput_tok_s": exact.throughput_tok_s,
         "states": exact.states,
         "residual": exact.residual,
         "grid_ms": exact.grid_ms,
         "grid_error_percent": exact.grid_error_percent,
-        "within_interval": speed.low <= exact.throughput_tok_s <= speed.high,
+        "within_interval": _inside(exact.throughput_tok_s, found.throughput_tok_s),
     }
 
 
 def _exact_in_words(found: Simulation, exact: Prediction) -> str:
     speed = found.throughput_tok_s
     T = exact.throughput_tok_s
-    where = "inside" if speed.low <= T <= speed.high else "outside"
+    where = "inside" if _inside(T, speed) else "outside"
     rounding = (
         ""
         if found.grid_ms is not None or exact.grid_error_percent < 1e-6
