@@ -44,6 +44,8 @@ def test_a_table_that_does_not_fit_is_refused():
         Simulator(r2r(4), (1, 1), GRID, table=table)
     with pytest.raises(UsageError, match="simulate with on_grid"):
         Simulator(r2r(3), (1, 1), table=table)
+    with pytest.raises(UsageError, match="hold_ms: a launch table"):
+        Simulator(r2r(3), (1, 1), Options(on_grid=True, hold_ms=5.0), table=table)
     few = replace(
         table,
         waiting=table.waiting[:1],

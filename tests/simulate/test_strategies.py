@@ -8,9 +8,8 @@ import pytest
 from trmodel.errors import UsageError
 from trmodel.markov import predict_chain
 from trmodel.profile import build_system, load_profile
-from trmodel.simulate import Options, Simulator, Strategy
+from trmodel.simulate import Options, Strategy
 from trmodel.simulate.paired import Case, simulate_paired
-from trmodel.simulate.rules import no_table
 from trmodel.simulate.strategies import STRATEGIES, compare_strategies, strategy_case
 
 P, SMALL_MS, LARGE_MS = 0.35, 6.0, 27.9
@@ -113,8 +112,6 @@ def test_a_hold_is_of_delayed_batching_only():
     assert strategy_case("delayed", paper(4), (1, 3), options).options == options
     with pytest.raises(UsageError, match="hold_ms"):
         Options(strategy=Strategy.step_sync, hold_ms=20.0)
-    with pytest.raises(UsageError, match="hold_ms: a launch table"):
-        Simulator(paper(4), (1, 3), options, table=no_table(2))
 
 
 def test_what_makes_no_sense_is_refused():
