@@ -144,6 +144,20 @@ class Figures:
         )
         return Delays(ratio(totals, counts, self.confidence), p50, p90, p99, whole.n)
 
+    def share_above(self, rows: Sequence[int], limit_ms: float) -> Estimate:
+        """Estimate the share of gathered times that are above a limit, by their bins."""
+        parts = [self._distribution(c, rows) for c in self.sections]
+        counts = np.array([part.n for part in parts])
+        above = np.array([part.share_above(limit_ms) for part in parts]) * counts
+        return ratio(above, counts, self.confidence)
+
+    @property
+    def request_speed_tok_s(self) -> Estimate:
+        """Tokens per second of one live request: throughput over the mean number live."""
+        tokens = np.array([float(c.tokens[0]) for c in self.sections])
+        live = np.array([float(c.live[0]) for c in self.sections])
+        return ratio(tokens, live, self.confidence).scaled(1000.0 / self.unit_ms)
+
     def _distribution(self, counts: Counts, rows: Sequence[int]) -> Distribution:
         chosen = list(rows)
         return Distribution(
