@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trmodel._version import __version__
 from trmodel.documents import StrPath
@@ -26,6 +26,9 @@ from trmodel.search.sweep import Sweep
 from trmodel.search.tune import Progress
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 from trmodel.system_checks import is_int
+
+if TYPE_CHECKING:
+    from trmodel.search.constrained import Constrained
 
 DEFAULT_PROFILE = "a100"
 AnyProfile = StrPath | Profile | LoadedProfile
@@ -145,6 +148,39 @@ def tune(
         origin=origin_of(loaded, system, context),
     )
     return replace(table, warnings=(left_out, *table.warnings)) if left_out else table
+
+
+def tune_with_objectives(
+    slo: Sequence[str],
+    profile: AnyProfile = DEFAULT_PROFILE,
+    N: int | Collection[int] = range(4, 17),
+    *,
+    seed: int = 0,
+    **options: Any,
+) -> Constrained:
+    """Choose the best live thresholds that meet objectives, such as ``["p99-itl-ms=60"]``.
+
+    Parameters are those of `tune`; the objectives are described in `trmodel.search.objectives`,
+    ``seed`` is of the simulations that tell whether they are met.
+
+    Raises
+    ------
+    InfeasibleError
+        If at none of the concurrencies anything meets them, with the nearest misses.
+    TrmodelError
+        Another of its subclasses; see `trmodel.errors`.
+    """
+    from trmodel.search.constrained import constrain_table
+    from trmodel.search.objectives import parse_objectives
+
+    loaded = load_profile(profile)
+    asked = {key: options.get(key) for key in ("routing", "p", "context", "max_batch", "grid_ms")}
+    wanted, _ = fitting(
+        loaded, N, asked["routing"], context=asked["context"], clip=options.get("clip", False)
+    )
+    system = build_system(loaded, max(wanted), **asked)
+    objectives = parse_objectives(slo, system, system.restart is not None)
+    return constrain_table(system, tune(loaded, N, **options), objectives, seed=seed)
 
 
 def fitting(

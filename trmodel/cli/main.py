@@ -61,6 +61,7 @@ app.command(
         "trmodel tune --profile h100 --N 4,60 --context 1024..8192 --clip",
         "trmodel tune --profile h100 --N 4 --uncertainty",
         "trmodel tune --N 16 --format r2r",
+        "trmodel tune --N 8 --slo p99-itl-ms=70 --slo min-request-speed=12",
     )
 )(tune)
 app.add_typer(profile_app, name="profile")
@@ -151,7 +152,7 @@ def _with_option(message: str) -> str:
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|slo)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trmodel.cli import options
+from trmodel.cli.objectives import SloOption, check_slo, end_of_objectives, with_objectives
 from trmodel.cli.options import Format, SolverName
-from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
+from trmodel.cli.output import DOCUMENT_FORMATS, Output, View, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
 from trmodel.cli.ranges import context_of, sweep_of_p, whole_numbers
@@ -53,6 +54,7 @@ def tune(
             rich_help_panel=SEARCH,
         ),
     ] = False,
+    slo: SloOption = None,
     sweep: options.SweepOption = None,
     time_limit: Annotated[
         float | None,
@@ -68,8 +70,8 @@ def tune(
         typer.Option(
             "--seed",
             min=0,
-            help="Of the samples of --uncertainty; recorded in the document. The exact chain "
-            "uses no randomness.",
+            help="Of the samples of --uncertainty and the simulations of --slo; recorded in the "
+            "document. The exact chain uses no randomness.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
@@ -114,6 +116,7 @@ def tune(
     values = None if sweep is None else sweep_of_p(sweep)
     tokens = context_of(context)
     _check(out, time_limit, values, p, explain, uncertainty)
+    check_slo(slo, sweep=sweep is not None, uncertainty=uncertainty)
     if samples < 2:
         raise UsageError(f"--samples: at least 2 are needed, got {samples}")
     out.keep(profile, routing, plot=plot)
@@ -136,6 +139,11 @@ def tune(
     system = build_system(loaded, max(fitting), **given)
     if system.M != 2:
         out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
+    objectives = None
+    if slo:
+        from trmodel.search.objectives import parse_objectives
+
+        objectives = parse_objectives(slo, system, system.restart is not None)
     fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
     search: dict[str, Any] = {
         "solver": solver.value,
@@ -150,6 +158,13 @@ def tune(
         else:
             del given["p"]
             result = api.sweep_p(values, loaded, wanted, progress=progress, **given, **search)
+    found = None
+    if objectives and isinstance(result, ThresholdTable):
+        from trmodel.search.constrained import constrain_table
+
+        with progress_bar(quiet, "rows") as progress:
+            found = constrain_table(system, result, objectives, seed=seed or 0, progress=progress)
+        result = found.table
     explained = None
     if explain and isinstance(result, ThresholdTable):
         from trmodel.cli.explain import explain_row
@@ -167,7 +182,12 @@ def tune(
         with progress_bar(quiet, "samples") as progress:
             sure = uncertain_rows(system, rows, samples, seed or 0, progress)
     more = (seed, explained, sure)
-    out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
+
+    def view(every_row: bool) -> View:
+        shown = view_of(result, every_row, *more)
+        return with_objectives(shown, found, every_row) if found else shown
+
+    out.emit(view(False), lambda: view(True))
     if result.stopped and Format.r2r in out.formats and isinstance(result, ThresholdTable):
         out.note(
             f"trmodel: warning: thresholds above n = {len(result.rows)} repeat those of its row, "
@@ -175,7 +195,7 @@ def tune(
         )
     if plot is not None:
         draw(result, plot, out, fixed)
-    return _end(result.stopped)
+    return _end(result.stopped) or (end_of_objectives(found) if found else 0)
 
 
 def _check(
