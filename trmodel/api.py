@@ -156,6 +156,7 @@ def tune_with_objectives(
     N: int | Collection[int] = range(4, 17),
     *,
     seed: int = 0,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Constrained:
     """Choose the best live thresholds that meet objectives, such as ``["p99-itl-ms=60"]``.
@@ -174,13 +175,10 @@ def tune_with_objectives(
     from trmodel.search.objectives import parse_objectives
 
     loaded = load_profile(profile)
-    asked = {key: options.get(key) for key in ("routing", "p", "context", "max_batch", "grid_ms")}
-    wanted, _ = fitting(
-        loaded, N, asked["routing"], context=asked["context"], clip=options.get("clip", False)
-    )
-    system = build_system(loaded, max(wanted), **asked)
+    system = _largest_system(loaded, N, options)
     objectives = parse_objectives(slo, system, system.restart is not None)
-    return constrain_table(system, tune(loaded, N, **options), objectives, seed=seed)
+    table = tune(loaded, N, progress=progress, **options)
+    return constrain_table(system, table, objectives, seed=seed, progress=progress)
 
 
 def fitting(
@@ -309,6 +307,17 @@ def origin_of(
             "grid_error_percent": system.grid_error_percent,
         },
     }
+
+
+def _largest_system(
+    loaded: LoadedProfile, N: int | Collection[int], options: Mapping[str, Any]
+) -> RoutedSystem:
+    """Build the system that `tune` does with these options."""
+    asked = {key: options.get(key) for key in ("routing", "p", "context", "max_batch", "grid_ms")}
+    wanted, _ = fitting(
+        loaded, N, asked["routing"], context=asked["context"], clip=options.get("clip", False)
+    )
+    return build_system(loaded, max(wanted), **asked)
 
 
 def _context_tokens(profile: Profile, context: Context | None) -> int | list[int] | None:

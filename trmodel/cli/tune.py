@@ -139,11 +139,6 @@ def tune(
     system = build_system(loaded, max(fitting), **given)
     if system.M != 2:
         out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
-    objectives = None
-    if slo:
-        from trmodel.search.objectives import parse_objectives
-
-        objectives = parse_objectives(slo, system, system.restart is not None)
     fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
     search: dict[str, Any] = {
         "solver": solver.value,
@@ -151,20 +146,19 @@ def tune(
         "fixed": fixed,
         "time_limit_s": time_limit,
     }
-    with progress_bar(quiet) as progress:
+    found = None
+    with progress_bar(quiet, "steps" if slo else "chains") as progress:
         result: ThresholdTable | Sweep
-        if values is None:
+        if slo:
+            found = api.tune_with_objectives(
+                slo, loaded, wanted, seed=seed or 0, progress=progress, **given, **search
+            )
+            result = found.table
+        elif values is None:
             result = api.tune(loaded, wanted, progress=progress, **given, **search)
         else:
             del given["p"]
             result = api.sweep_p(values, loaded, wanted, progress=progress, **given, **search)
-    found = None
-    if objectives and isinstance(result, ThresholdTable):
-        from trmodel.search.constrained import constrain_table
-
-        with progress_bar(quiet, "rows") as progress:
-            found = constrain_table(system, result, objectives, seed=seed or 0, progress=progress)
-        result = found.table
     explained = None
     if explain and isinstance(result, ThresholdTable):
         from trmodel.cli.explain import explain_row

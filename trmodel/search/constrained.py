@@ -114,7 +114,9 @@ class Outcome:
     @property
     def tightest(self) -> Measured | None:
         """The objective with the least room at the chosen thresholds."""
-        return self.chosen and max(self.chosen.measured, key=lambda m: m.excess_percent)
+        if self.chosen is None:
+            return None
+        return max(self.chosen.measured, key=lambda m: m.excess_percent)
 
     @property
     def unclear(self) -> tuple[Examined, ...]:
@@ -345,7 +347,8 @@ def _exact_speed(system: RoutedSystem, candidate: Candidate) -> Estimate | None:
 def _constrained_row(row: Row, outcome: Outcome) -> Row:
     if outcome.chosen is None:
         assert outcome.nearest is not None
-        best, tied = outcome.nearest.candidate, (outcome.nearest.candidate,)
+        best = outcome.nearest.candidate
+        tied: tuple[Candidate, ...] = (best,)
         notes = (f"misses {', '.join(m.objective.label for m in outcome.nearest.missed)}",)
     elif outcome.chosen is outcome.unconstrained:
         return row
