@@ -29,6 +29,7 @@ from trmodel.system_checks import is_int
 
 if TYPE_CHECKING:
     from trmodel.search.constrained import Constrained
+    from trmodel.search.pareto import Pareto
 
 DEFAULT_PROFILE = "a100"
 AnyProfile = StrPath | Profile | LoadedProfile
@@ -179,6 +180,48 @@ def tune_with_objectives(
     objectives = parse_objectives(slo, system, system.restart is not None)
     table = tune(loaded, N, progress=progress, **options)
     return constrain_table(system, table, objectives, seed=seed, progress=progress)
+
+
+def pareto(
+    profile: AnyProfile = DEFAULT_PROFILE,
+    N: int = 8,
+    *,
+    delay: str = "p99-itl-ms",
+    batches: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Pareto:
+    """Set throughput against a delay over all live thresholds at one concurrency.
+
+    Parameters are those of `tune`; ``delay`` is named as in objectives
+    (`trmodel.search.objectives`), ``batches`` are simulated for each vector.
+
+    Raises
+    ------
+    TrmodelError
+        One of its subclasses; see `trmodel.errors`.
+    """
+    from trmodel.search.objectives import parse_delay
+    from trmodel.search.pareto import BATCHES, pareto_of_row
+
+    loaded = load_profile(profile)
+    system = _largest_system(loaded, N, options)
+    wanted = parse_delay(delay, system, system.restart is not None)
+    table = tune(loaded, N, progress=progress, **options)
+    if table.stopped:
+        raise LimitError(table.stopped)
+    return pareto_of_row(
+        system,
+        table.row(N),
+        table.models,
+        wanted,
+        seed=seed,
+        batches=batches or BATCHES,
+        progress=progress,
+        origin=table.origin,
+        warnings=table.warnings,
+    )
 
 
 def fitting(

@@ -12,6 +12,7 @@ import typer
 
 from trmodel._version import __version__
 from trmodel.cli.options import examples
+from trmodel.cli.pareto import pareto
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
 from trmodel.cli.streams import complain, flush_out, print_out
@@ -64,6 +65,13 @@ app.command(
         "trmodel tune --N 8 --slo p99-itl-ms=70 --slo min-request-speed=12",
     )
 )(tune)
+app.command(
+    epilog=examples(
+        "trmodel pareto --profile a100-paper --N 4",
+        "trmodel pareto --N 8 --plot pareto.png",
+        "trmodel pareto --N 6 --delay p99-admission-ms --all --format csv",
+    )
+)(pareto)
 app.add_typer(profile_app, name="profile")
 
 

@@ -20,13 +20,12 @@ from trmodel.search.objectives import SPEED, Measured, Objective, Verdict
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.simulate.intervals import Estimate, independent
 from trmodel.simulate.result import Figures, deviations, merge
-from trmodel.simulate.sections import SECTIONS, Sections
+from trmodel.simulate.sections import Sections
 from trmodel.simulate.simulator import Simulator
 from trmodel.system import RoutedSystem
 
 SHORTEST, LONGEST = 50_000, 1_600_000
 """Batches simulated at first and at most for one candidate."""
-WARM_UP = 5_000
 CONFIDENCE = 0.99
 SHOWN = 5
 """Candidates of higher throughput that are named with what they miss."""
@@ -316,8 +315,7 @@ def examine(
     if not simulated or (missed and not to_the_end):
         return Examined(candidate, tuple(known.values()), 0)
     run = Simulator(system, candidate.B, seed=seed)
-    run.run_batches(WARM_UP)
-    sections = Sections(run, run.now_ms / WARM_UP * SHORTEST / SECTIONS)
+    sections = Sections.after_warm_up(run, SHORTEST)
     while True:
         sections.lengthen()
         parts, _ = independent(sections.counts, deviations, merge)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -154,6 +154,20 @@ def _verdict(value: Estimate, limit: float) -> Verdict:
     if high <= limit + slack:
         return Verdict.met
     return Verdict.missed if low > limit + slack else Verdict.unclear
+
+
+def parse_delay(text: str, system: RoutedSystem, replies_end: bool) -> Objective:
+    """Read the name of a delay, such as ``p99-itl-ms``, as an objective that no delay misses.
+
+    Raises
+    ------
+    UsageError
+        Naming what is wrong and what would be right.
+    """
+    (found,) = parse_objectives([f"{text}=1"], system, replies_end)
+    if found.name == SPEED:
+        raise UsageError(f"slo: {SPEED} is no delay")
+    return replace(found, limit=float("inf"))
 
 
 def parse_objectives(

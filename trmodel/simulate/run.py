@@ -15,8 +15,6 @@ from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
 DEFAULT_BATCHES = 500_000
-WARM_UP = 0.1
-"""Share of the batches that is simulated before and not counted."""
 
 
 def simulate(
@@ -62,9 +60,7 @@ def simulate(
     if precision_percent is not None and not precision_percent > 0.0:
         raise UsageError(f"precision_percent: must be above 0, got {precision_percent}")
     run = Simulator(system, B, options, seed, table)
-    run.run_batches(max(int(WARM_UP * batches), 1))
-    section_ms = run.now_ms / max(int(WARM_UP * batches), 1) * batches / SECTIONS
-    sections = Sections(run, section_ms)
+    sections = Sections.after_warm_up(run, batches)
     most = 64 * batches if max_batches is None else max_batches
     warnings = list(system.warnings)
     while True:

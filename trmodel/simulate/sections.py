@@ -9,6 +9,8 @@ from trmodel.simulate.simulator import Simulator
 from trmodel.simulate.state import Counts
 
 SECTIONS = 64
+WARM_UP = 0.1
+"""Share of the batches that is simulated before and not counted."""
 
 Progress = Callable[[int, int], None]
 """Called with sections done and sections in all, as far as is known."""
@@ -30,6 +32,13 @@ class Sections:
         self.counts: list[Counts] = []
         self.lags_ms: list[float] = []
         self._start = run.now_ms
+
+    @classmethod
+    def after_warm_up(cls, run: Simulator, batches: int) -> Sections:
+        """Warm up, and prepare sections in which about so many batches complete together."""
+        warm_up = max(int(WARM_UP * batches), 1)
+        run.run_batches(warm_up)
+        return cls(run, run.now_ms / warm_up * batches / SECTIONS)
 
     def lengthen(self, progress: Progress | None = None) -> None:
         """Simulate the sections, or if there are some, as much again in sections twice as long."""
