@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from trmodel._version import __version__
+from trmodel.cli.arrivals import arrivals
 from trmodel.cli.options import examples
 from trmodel.cli.pareto import pareto
 from trmodel.cli.predict import predict
@@ -72,6 +73,14 @@ app.command(
         "trmodel pareto --N 6 --delay p99-admission-ms --all --format csv",
     )
 )(pareto)
+app.command(
+    epilog=examples(
+        "trmodel arrivals --profile a100-paper --N 4 --slo p99-itl-ms=90 --reply-tokens 100 "
+        "--replies 500",
+        "trmodel arrivals --N 6 --reply-tokens 200 --replies 500 --plot arrivals.png",
+        "trmodel arrivals --N 4 --B 1,2 --hold-ms 50 --reply-tokens 100 --replies 500 --json",
+    )
+)(arrivals)
 app.add_typer(profile_app, name="profile")
 
 
@@ -160,7 +169,7 @@ def _with_option(message: str) -> str:
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples|slo)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|slo|replies|precision|reply_tokens|hold_ms)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

@@ -60,10 +60,20 @@ def pareto_figure(pareto: Pareto, *, title: str | None = None) -> Figure:
         )
     eager, chosen = pareto.at(pareto.eager), pareto.at(pareto.chosen)
     if eager is not None:
+        axes.plot(
+            [eager.delay_ms.value],
+            [eager.throughput_tok_s],
+            marker="o",
+            markersize=8,
+            markerfacecolor="none",
+            markeredgecolor=VERMILLION,
+            linestyle="none",
+            gid="eager",
+        )
         axes.annotate(
             "eager",
             (eager.delay_ms.value, eager.throughput_tok_s),
-            xytext=(4, -10),
+            xytext=(6, -9),
             textcoords="offset points",
             fontsize=SMALL,
             color=VERMILLION,

@@ -92,12 +92,11 @@ class Objective:
         if self.name == SPEED:
             return self.of(figures.request_speed_tok_s)
         rows = self._rows(system)
-        value: Estimate = getattr(figures.delays(rows), self.statistic)
         if self.statistic == "mean":
-            return self.of(value)
-        allowed = 1.0 - float(self.statistic[1:]) / 100.0
+            return self.of(figures.delays(rows).mean)
+        q = float(self.statistic[1:]) / 100.0
         share = figures.share_above(rows, self.limit)
-        return Measured(self, value, _verdict(share, allowed))
+        return Measured(self, figures.quantile_ms(rows, q), _verdict(share, 1.0 - q))
 
     def of(self, value: Estimate) -> Measured:
         """Compare a figure with the limit by its own interval."""

@@ -151,6 +151,21 @@ class Figures:
         above = np.array([part.share_above(limit_ms) for part in parts]) * counts
         return ratio(above, counts, self.confidence)
 
+    def quantile_ms(self, rows: Sequence[int], q: float) -> Estimate:
+        """Estimate a quantile with the interval that agrees with `share_above`.
+
+        Both ends are quantiles of the whole run, at q less and more the half width of the share of
+        times above the estimate. Unlike one from the sections' own quantiles this interval holds
+        where some sections have times of another order than the rest.
+        """
+        whole = self._distribution(self.whole, rows)
+        value = whole.quantile_ms(q)
+        if not whole.n:
+            return Estimate(value, value, value)
+        half = self.share_above(rows, value).half_width
+        low, high = max(q - half, 1e-9), min(q + half, 1.0)
+        return Estimate(value, whole.quantile_ms(low), whole.quantile_ms(high))
+
     @property
     def request_speed_tok_s(self) -> Estimate:
         """Tokens per second of one live request: throughput over the mean number live."""
