@@ -100,18 +100,19 @@ def _view(result: Pareto, every: bool) -> View:
     best = result.points[0].throughput_tok_s
 
     def cells(point: Point) -> tuple[str, ...]:
-        half = point.delay_ms.half_width
+        delay = point.delay_ms
         return (
             shown_vector(point.candidate.B),
             f"{point.throughput_tok_s:.1f}",
             f"{point.throughput_tok_s / result.N:.1f}",
             f"{100.0 * (point.throughput_tok_s / best - 1.0):.1f}",
-            f"{point.delay_ms.value:.2f}" + (f" ± {half:.2g}" if half > 5e-3 else ""),
+            f"{delay.value:.2f}",
+            f"{delay.low:.2f}..{delay.high:.2f}",
             point.place.value,
             named.get(point.candidate.B, ""),
         )
 
-    headings = ("B", "tok/s", "per request", "to best %", result.delay, "place", "")
+    headings = ("B", "tok/s", "per request", "to best %", result.delay, f"{CONFIDENCE:.0%} sure", "place", "")
     methods = " and ".join(sorted({point.candidate.method for point in result.points}))
     hidden = len(result.points) - len(shown)
     count = f"{len(result.front)} of {len(result.points)} live vectors are on the front" + (

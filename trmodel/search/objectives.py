@@ -128,10 +128,10 @@ class Measured:
         return 100.0 * (value / limit - 1.0)
 
     def __str__(self) -> str:
-        half = self.value.half_width
-        sure = f" ± {half:.2g}" if half > 1e-6 * self.value.value else ""
+        value = self.value
+        sure = f" [{value.low:.4g}, {value.high:.4g}]" if _spread(value) else ""
         room = f"{self.verdict}, {self.excess_percent:+.1f} %"
-        return f"{self.objective.label} {self.value.value:.4g}{sure} ({room})"
+        return f"{self.objective.label} {value.value:.4g}{sure} ({room})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as plain values, ready for JSON."""
@@ -144,6 +144,11 @@ class Measured:
             "verdict": self.verdict.value,
             "excess_percent": self.excess_percent,
         }
+
+
+def _spread(value: Estimate) -> bool:
+    """Whether the ends of an interval can be told apart."""
+    return value.half_width > 1e-6 * abs(value.value)
 
 
 def _verdict(value: Estimate, limit: float) -> Verdict:
