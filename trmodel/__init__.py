@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from trmodel._version import __version__
 
 if TYPE_CHECKING:
-    from trmodel.api import predict, sweep_p, sweep_predictions, tune
+    from trmodel.api import (
+        arrivals,
+        pareto,
+        predict,
+        sweep_p,
+        sweep_predictions,
+        tune,
+        tune_with_objectives,
+    )
     from trmodel.errors import TrmodelError
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Routing, load_routing, routing_names
@@ -24,10 +32,13 @@ if TYPE_CHECKING:
     from trmodel.system import RoutedSystem
 
 _HOMES = {
+    "arrivals": "trmodel.api",
+    "pareto": "trmodel.api",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
     "tune": "trmodel.api",
+    "tune_with_objectives": "trmodel.api",
     "TrmodelError": "trmodel.errors",
     "Profile": "trmodel.profile",
     "load_profile": "trmodel.profile",
@@ -48,14 +59,17 @@ __all__ = [
     "Thresholds",
     "TrmodelError",
     "__version__",
+    "arrivals",
     "load_profile",
     "load_routing",
+    "pareto",
     "predict",
     "profile_names",
     "routing_names",
     "sweep_p",
     "sweep_predictions",
     "tune",
+    "tune_with_objectives",
 ]
 
 

@@ -112,7 +112,16 @@ def _view(result: Pareto, every: bool) -> View:
             named.get(point.candidate.B, ""),
         )
 
-    headings = ("B", "tok/s", "per request", "to best %", result.delay, f"{CONFIDENCE:.0%} sure", "place", "")
+    headings = (
+        "B",
+        "tok/s",
+        "per request",
+        "to best %",
+        result.delay,
+        f"{CONFIDENCE:.0%} sure",
+        "place",
+        "",
+    )
     methods = " and ".join(sorted({point.candidate.method for point in result.points}))
     hidden = len(result.points) - len(shown)
     count = f"{len(result.front)} of {len(result.points)} live vectors are on the front" + (

@@ -44,8 +44,8 @@ LONGER = 8
 """A run is lengthened up to this many times its length where an objective is unclear."""
 CONFIDENCE = 0.99
 CAPACITY_PERCENT = 1.5
-"""Half width of the capacity's interval, unless that takes too many batches."""
-CAPACITY_BATCHES, LONGEST_CAPACITY = 500_000, 32_000_000
+"""Half width of the capacity's interval, unless that takes more replies than a rate may."""
+CAPACITY_BATCHES, LONGEST_CAPACITY = 100_000, 64_000_000
 GRID = tuple(round(0.1 * k, 1) for k in range(1, 10))
 LOWEST = 0.01
 """Shares of the capacity at which rates are simulated, and the lowest tried."""
@@ -94,7 +94,7 @@ def largest_rate(
     if not (is_positive(precision_percent) and precision_percent <= 10.0):
         raise UsageError(f"precision: must be above 0 and at most 10 %, got {precision_percent}")
     vectors = _vectors(system, thresholds, options)
-    capacity = closed_loop_replies_per_s(system, vectors[-1], options, seed)
+    capacity = closed_loop_replies_per_s(system, vectors[-1], options, seed, replies)
     loads: dict[float, Load] = {}
     bisections = int(np.ceil(np.log2(100.0 * GRID[0] / precision_percent)))
 
@@ -146,7 +146,11 @@ def largest_rate(
 
 
 def closed_loop_replies_per_s(
-    system: RoutedSystem, B: Sequence[int], options: Options, seed: int = 0
+    system: RoutedSystem,
+    B: Sequence[int],
+    options: Options,
+    seed: int = 0,
+    replies: int = REPLIES,
 ) -> Estimate:
     """Estimate how many replies per second a closed loop of N requests completes.
 
@@ -160,9 +164,11 @@ def closed_loop_replies_per_s(
     while True:
         sections.lengthen()
         parts, _ = independent(sections.counts, _reply_deviations, merge)
-        found = Figures(parts, run.unit_ms, CONFIDENCE).rate_per_s("replies")
+        figures = Figures(parts, run.unit_ms, CONFIDENCE)
+        found = figures.rate_per_s("replies")
         sure = found.half_width <= CAPACITY_PERCENT / 100.0 * found.value
-        if sure or sections.batches > LONGEST_CAPACITY:
+        enough = figures.whole.replies[0] >= LONGER * replies
+        if sure or enough or sections.batches > LONGEST_CAPACITY:
             break
     if not found.low > 0.0:
         raise UsageError("reply_tokens: replies are too long for enough of them to be simulated")

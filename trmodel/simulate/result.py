@@ -154,17 +154,17 @@ class Figures:
     def quantile_ms(self, rows: Sequence[int], q: float) -> Estimate:
         """Estimate a quantile with the interval that agrees with `share_above`.
 
-        Both ends are quantiles of the whole run, at q less and more the half width of the share of
-        times above the estimate. Unlike one from the sections' own quantiles this interval holds
-        where some sections have times of another order than the rest.
+        Both ends are quantiles of the whole run: at q less the half width of the share of times
+        that are not below the estimate, and at q plus that of those above. Unlike an interval from
+        the sections' own quantiles it holds where times of some are of another order.
         """
         whole = self._distribution(self.whole, rows)
         value = whole.quantile_ms(q)
         if not whole.n:
             return Estimate(value, value, value)
-        half = self.share_above(rows, value).half_width
-        low, high = max(q - half, 1e-9), min(q + half, 1.0)
-        return Estimate(value, whole.quantile_ms(low), whole.quantile_ms(high))
+        low = q - self.share_above(rows, value * (1.0 - 1e-9)).half_width
+        high = q + self.share_above(rows, value).half_width
+        return Estimate(value, whole.quantile_ms(max(low, 1e-9)), whole.quantile_ms(min(high, 1.0)))
 
     @property
     def request_speed_tok_s(self) -> Estimate:
