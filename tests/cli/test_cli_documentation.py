@@ -15,7 +15,7 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
 IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sglang-metrics")]
 PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
-COMMANDS = [("tune",), ("predict",), ("profile",), *PROFILE, *IMPORTS]
+COMMANDS = [("tune",), ("predict",), ("pareto",), ("arrivals",), ("profile",), *PROFILE, *IMPORTS]
 
 
 @pytest.fixture(autouse=True)

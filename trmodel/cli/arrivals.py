@@ -212,11 +212,11 @@ def _plus_minus(value: Estimate) -> str:
 
 def _how(found: Arrivals) -> str:
     replies = [load.replies for load in found.loads]
-    lengths = (
-        "replies end by the routing"
-        if found.mean_reply_tokens is None
-        else f"replies of {found.mean_reply_tokens:.4g} tokens on average"
-    )
+    lengths = "replies end by the routing"
+    if found.mean_reply_tokens is not None:
+        mean = found.mean_reply_tokens
+        shown = f"{mean:.3g}" if mean < 100.0 else f"{mean:,.0f}"
+        lengths = f"replies of {shown} tokens on average"
     hold = "" if found.hold_ms is None else f"; held for at most {found.hold_ms:g} ms"
     return (
         f"{lengths}{hold};\nsimulated: {min(replies):,} to {max(replies):,} replies at each of "

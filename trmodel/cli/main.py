@@ -169,7 +169,7 @@ def _with_option(message: str) -> str:
     return re.sub(
         r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples|slo|replies|precision|reply_tokens|hold_ms)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|slo|delay|replies|precision|reply_tokens|hold_ms)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),
         message,
     )

@@ -168,14 +168,14 @@ def parse_delay(text: str, system: RoutedSystem, replies_end: bool) -> Objective
     UsageError
         Naming what is wrong and what would be right.
     """
-    (found,) = parse_objectives([f"{text}=1"], system, replies_end)
+    (found,) = parse_objectives([f"{text}=1"], system, replies_end, "delay")
     if found.name == SPEED:
-        raise UsageError(f"slo: {SPEED} is no delay")
+        raise UsageError(f"delay: {SPEED} is none")
     return replace(found, limit=float("inf"))
 
 
 def parse_objectives(
-    texts: Sequence[str], system: RoutedSystem, replies_end: bool
+    texts: Sequence[str], system: RoutedSystem, replies_end: bool, option: str = "slo"
 ) -> tuple[Objective, ...]:
     """Read objectives as users write them.
 
@@ -185,45 +185,49 @@ def parse_objectives(
         Such as ``p99-itl-ms=60``.
     replies_end
         Whether replies begin and end in what is simulated.
+    option
+        What errors are about.
 
     Raises
     ------
     UsageError
         Naming what is wrong and what would be right.
     """
-    objectives = [_parse(text, system) for text in texts]
+    objectives = [_parse(text, system, option) for text in texts]
     labels = [objective.label for objective in objectives]
     for objective in objectives:
         if labels.count(objective.label) > 1:
-            raise UsageError(f"slo: {objective.label} is given twice")
+            raise UsageError(f"{option}: {objective.label} is given twice")
         if objective.needs_replies and not replies_end:
             raise UsageError(
-                f"slo: {objective.label}: replies never end in this routing; use trmodel arrivals, "
+                f"{option}: {objective.label}: replies never end in this routing; use trmodel arrivals, "
                 "or a routing that completes replies"
             )
     return tuple(objectives)
 
 
-def _parse(text: str, system: RoutedSystem) -> Objective:
+def _parse(text: str, system: RoutedSystem, option: str) -> Objective:
     label, equals, number = (part.strip() for part in text.rpartition("="))
     if not equals:
-        raise UsageError(f'slo: must be like p99-itl-ms=60, got "{text[:60]}"')
+        raise UsageError(f'{option}: must be like p99-itl-ms=60, got "{text[:60]}"')
     name, colon, model = label.partition(":")
     found = _DELAY.fullmatch(name)
     if not found and name != SPEED:
-        raise UsageError(f'slo: "{name[:60]}" is not an objective; known are {KNOWN}')
+        raise UsageError(f'{option}: "{name[:60]}" is not an objective; known are {KNOWN}')
     try:
         limit = float(number)
     except ValueError:
         limit = float("nan")
     if not 0.0 < limit < float("inf"):
-        raise UsageError(f'slo: {label}: the limit must be a number above 0, got "{number[:40]}"')
+        raise UsageError(
+            f'{option}: {label}: the limit must be a number above 0, got "{number[:40]}"'
+        )
     place = None
     if colon:
         if not found or found[2] != ADMISSION:
-            raise UsageError(f"slo: {label}: only an admission delay is about one model")
+            raise UsageError(f"{option}: {label}: only an admission delay is about one model")
         reached = [system.models[i] for i in system.reached]
         if model not in reached:
-            raise UsageError(f'slo: {name}: "{model[:60]}" is none of {", ".join(reached)}')
+            raise UsageError(f'{option}: {name}: "{model[:60]}" is none of {", ".join(reached)}')
         place = system.models.index(model)
     return Objective(name, limit, place, label)
