@@ -30,7 +30,7 @@ def test_every_command_runs_in_the_order_shown(tmp_path):
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"sweep.png", "mine.json", "thresholds.json"}
+    assert written == {"sweep.png", "pareto.png", "mine.json", "thresholds.json"}
 
 
 def test_the_table_is_what_the_command_prints(tmp_path):

@@ -16,29 +16,22 @@ from typing import TYPE_CHECKING, Any
 from trmodel._version import __version__
 
 if TYPE_CHECKING:
-    from trmodel.api import (
-        arrivals,
-        pareto,
-        predict,
-        sweep_p,
-        sweep_predictions,
-        tune,
-        tune_with_objectives,
-    )
+    from trmodel.api import predict, sweep_p, sweep_predictions, tune
     from trmodel.errors import TrmodelError
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Routing, load_routing, routing_names
     from trmodel.search import Thresholds, ThresholdTable
+    from trmodel.service import arrivals, pareto, tune_with_objectives
     from trmodel.system import RoutedSystem
 
 _HOMES = {
-    "arrivals": "trmodel.api",
-    "pareto": "trmodel.api",
+    "arrivals": "trmodel.service",
+    "pareto": "trmodel.service",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
     "tune": "trmodel.api",
-    "tune_with_objectives": "trmodel.api",
+    "tune_with_objectives": "trmodel.service",
     "TrmodelError": "trmodel.errors",
     "Profile": "trmodel.profile",
     "load_profile": "trmodel.profile",

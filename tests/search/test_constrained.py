@@ -151,3 +151,32 @@ def test_the_same_seed_gives_the_same_answer(system, row):
     objectives = parse_objectives(["p99-itl-ms=70"], system, False)
     first, second = (constrain_row(system, row, objectives, seed=5).to_dict() for _ in range(2))
     assert first == second
+
+
+def test_replies_that_the_routing_ends_have_delays_too():
+    """Requests that open a reply at the large model: two steps of it alone come first."""
+    from trmodel.phases import Phase
+    from trmodel.search.choose import Candidate
+
+    system = trmodel.RoutedSystem(
+        ["small", "large"],
+        [5.0, 20.0],
+        # A reply opens at the large model, goes on at the small one and ends one time in ten.
+        [[0.9, 0.1], [1.0, 0.0]],
+        [[1.0, 0.0], [1.0, 0.0]],
+        1,
+        entry=1,
+        phases=(Phase("go on", 0), Phase("open", 1)),
+        restart=1,
+    )
+    candidate = Candidate((1, 1), 100.0, 0, "simulated", "", 0.0)
+    slo = ["p99-ttft-ms=20.5", "mean-reply-ms=75", "min-request-speed=130"]
+    found = examine(system, candidate, parse_objectives(slo, system, True))
+    first, reply, speed = found.measured
+    # 20 ms, then on average ten steps of 5 ms, of which nine commit: 10 tokens in 70 ms.
+    assert (first.value.value, first.verdict) == (pytest.approx(20.0), Verdict.met)
+    assert reply.value.low <= 70.0 <= reply.value.high
+    assert reply.verdict is Verdict.met
+    assert speed.value.low <= 10.0 / 0.07 <= speed.value.high
+    assert found.meets
+    assert found.batches > 0

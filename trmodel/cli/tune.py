@@ -150,7 +150,9 @@ def tune(
     with progress_bar(quiet, "steps" if slo else "chains") as progress:
         result: ThresholdTable | Sweep
         if slo:
-            found = api.tune_with_objectives(
+            from trmodel import service
+
+            found = service.tune_with_objectives(
                 slo, loaded, wanted, seed=seed or 0, progress=progress, **given, **search
             )
             result = found.table

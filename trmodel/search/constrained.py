@@ -9,14 +9,13 @@ Throughput ranks the candidates as tuning found it, exactly where chains are exa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from trmodel.errors import InfeasibleError
-from trmodel.launch import shown_vector
 from trmodel.search.choose import INDISTINGUISHABLE, Candidate, choose
-from trmodel.search.objectives import SPEED, Measured, Objective, Verdict
+from trmodel.search.objectives import SPEED, Objective, Verdict
+from trmodel.search.outcome import CONFIDENCE, Examined, Outcome
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.simulate.intervals import Estimate, independent
 from trmodel.simulate.result import Figures, deviations, merge
@@ -26,179 +25,6 @@ from trmodel.system import RoutedSystem
 
 SHORTEST, LONGEST = 50_000, 1_600_000
 """Batches simulated at first and at most for one candidate."""
-CONFIDENCE = 0.99
-SHOWN = 5
-"""Candidates of higher throughput that are named with what they miss."""
-
-
-@dataclass(frozen=True)
-class Examined:
-    """A candidate and how it stands to each objective; ``batches`` were simulated (0: none)."""
-
-    candidate: Candidate
-    measured: tuple[Measured, ...]
-    batches: int
-
-    @property
-    def meets(self) -> bool:
-        """Whether every objective is met for sure."""
-        return all(m.verdict is Verdict.met for m in self.measured)
-
-    @property
-    def unclear(self) -> bool:
-        """Whether the simulation could not tell, and nothing else excludes it."""
-        verdicts = {m.verdict for m in self.measured}
-        return Verdict.unclear in verdicts and Verdict.missed not in verdicts
-
-    @property
-    def excess_percent(self) -> float:
-        """The largest relative miss."""
-        return max(m.excess_percent for m in self.measured)
-
-    @property
-    def missed(self) -> tuple[Measured, ...]:
-        """What is not met, worst first."""
-        wrong = [m for m in self.measured if m.verdict is not Verdict.met]
-        return tuple(sorted(wrong, key=lambda m: -m.excess_percent))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return {
-            "B": list(self.candidate.B),
-            "throughput_tok_s": self.candidate.throughput_tok_s,
-            "meets": self.meets,
-            "measured": [m.to_dict() for m in self.measured],
-            "batches": self.batches,
-        }
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What objectives make of one row of a threshold table.
-
-    Attributes
-    ----------
-    unconstrained
-        What tuning chooses without objectives.
-    chosen
-        The best that meets all; None if nothing does.
-    nearest
-        The candidate with the least largest miss; where nothing meets all.
-    examined
-        Every candidate examined, in descending throughput but for the first.
-    candidates
-        How many there are.
-    """
-
-    N: int
-    unconstrained: Examined
-    chosen: Examined | None
-    nearest: Examined | None
-    examined: tuple[Examined, ...]
-    candidates: int
-
-    @property
-    def cost_percent(self) -> float:
-        """Throughput that the objectives cost; nan if nothing meets them."""
-        if self.chosen is None:
-            return float("nan")
-        T = self.unconstrained.candidate.throughput_tok_s
-        return 100.0 * (1.0 - self.chosen.candidate.throughput_tok_s / T)
-
-    @property
-    def binding(self) -> tuple[str, ...]:
-        """The objectives that exclude the unconstrained best, the worst missed first."""
-        return tuple(m.objective.label for m in self.unconstrained.missed)
-
-    @property
-    def tightest(self) -> Measured | None:
-        """The objective with the least room at the chosen thresholds."""
-        if self.chosen is None:
-            return None
-        return max(self.chosen.measured, key=lambda m: m.excess_percent)
-
-    @property
-    def unclear(self) -> tuple[Examined, ...]:
-        """Candidates that count as missing because the simulation could not tell."""
-        return tuple(e for e in self.examined if e.unclear)
-
-    @property
-    def at_best(self) -> tuple[tuple[Measured, Candidate], ...]:
-        """For each objective alone, the examined candidate that comes best off."""
-        pairs = []
-        for place in range(len(self.unconstrained.measured)):
-            best = min(self.examined, key=lambda e: e.measured[place].excess_percent)
-            pairs.append((best.measured[place], best.candidate))
-        return tuple(pairs)
-
-    @property
-    def lines(self) -> list[str]:
-        """The outcome in words; the first line begins with the row."""
-        if self.chosen is None:
-            return self._unmet()
-        found, free = self.chosen, self.unconstrained
-        lines = [
-            f"N = {self.N}: B = {shown_vector(found.candidate.B)} meets all objectives: "
-            + _list(found.measured)
-        ]
-        if found is free:
-            tightest = self.tightest
-            assert tightest is not None
-            lines.append(
-                f"none excludes the best throughput; tightest: {tightest.objective.label}, "
-                f"{tightest.excess_percent:+.1f} %"
-            )
-        else:
-            lines.append(
-                f"binds: {', '.join(self.binding)}; without objectives B = "
-                f"{shown_vector(free.candidate.B)} with {free.candidate.throughput_tok_s:.1f} "
-                f"tok/s, where {_list(free.missed)}: costs {self.cost_percent:.1f} % of throughput"
-            )
-        return lines + self._doubts()
-
-    def _unmet(self) -> list[str]:
-        nearest = self.nearest
-        assert nearest is not None
-        lines = [
-            f"N = {self.N}: none of {self.candidates} live vectors meets "
-            + ", ".join(str(m.objective) for m in nearest.measured),
-            f"nearest: B = {shown_vector(nearest.candidate.B)} with "
-            f"{nearest.candidate.throughput_tok_s:.1f} tok/s: " + _list(nearest.measured),
-        ]
-        if len(nearest.measured) > 1:
-            lines += [f"at best alone: {m} at B = {shown_vector(c.B)}" for m, c in self.at_best]
-        return lines + self._doubts()
-
-    def _doubts(self) -> list[str]:
-        if not self.unclear:
-            return []
-        named = " ".join(shown_vector(e.candidate.B) for e in self.unclear[:SHOWN])
-        more = " ..." if len(self.unclear) > SHOWN else ""
-        return [
-            f"not sure after {max(e.batches for e in self.unclear):,} batches, so counted as "
-            f"missing: {named}{more}"
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        T = self.chosen.candidate.throughput_tok_s if self.chosen else 0.0
-        better = [e for e in self.examined if e.candidate.throughput_tok_s > T and not e.meets]
-        better.sort(key=lambda e: -e.candidate.throughput_tok_s)
-        return {
-            "met": self.chosen is not None,
-            "chosen": self.chosen and self.chosen.to_dict(),
-            "unconstrained": self.unconstrained.to_dict(),
-            "nearest": self.nearest and self.nearest.to_dict(),
-            "binding": list(self.binding),
-            "tightest": self.tightest and self.tightest.objective.label,
-            "cost_percent": self.cost_percent,
-            "excluded": [e.to_dict() for e in better[:SHOWN]],
-            "unclear": [list(e.candidate.B) for e in self.unclear],
-            "examined": len(self.examined),
-            "candidates": self.candidates,
-            "confidence": CONFIDENCE,
-            "text": self.lines,
-        }
 
 
 @dataclass(frozen=True)
@@ -356,7 +182,3 @@ def _constrained_row(row: Row, outcome: Outcome) -> Row:
         notes = (f"for {', '.join(outcome.binding)}: -{outcome.cost_percent:.1f} %",)
     choice = replace(row.choice, best=best, runner_up=None, tied=tied)
     return replace(row, choice=choice, extra_notes=(*row.extra_notes, *notes))
-
-
-def _list(measured: Iterable[Measured]) -> str:
-    return ", ".join(map(str, measured))

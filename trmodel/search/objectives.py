@@ -200,8 +200,8 @@ def parse_objectives(
             raise UsageError(f"{option}: {objective.label} is given twice")
         if objective.needs_replies and not replies_end:
             raise UsageError(
-                f"{option}: {objective.label}: replies never end in this routing; use trmodel arrivals, "
-                "or a routing that completes replies"
+                f"{option}: {objective.label}: replies never end in this routing; use trmodel "
+                "arrivals, or a routing that completes replies"
             )
     return tuple(objectives)
 
