@@ -83,6 +83,18 @@ def test_what_excludes_the_best_binds(system, row):
     assert found.binding == ("p99-admission-ms:Qwen3-32B",)
 
 
+def test_the_price_of_an_objective_is_what_dropping_it_adds(system, row):
+    slo = ("p99-itl-ms=72", "p99-admission-ms=40")
+    both = outcome(system, row, *slo)
+    T = both.chosen.candidate.throughput_tok_s
+    for dropped, kept in (slo, slo[::-1]):
+        alone = outcome(system, row, kept).chosen.candidate.throughput_tok_s
+        label = dropped.partition("=")[0]
+        assert both.prices_percent[label] == pytest.approx(100.0 * (alone / T - 1.0), abs=0.1)
+        assert (label in both.binding) is (both.prices_percent[label] > 0.1)
+    assert max(both.prices_percent.values()) > 0.5
+
+
 def test_where_nothing_meets_the_nearest_is_found(system, row):
     found = outcome(system, row, "p99-itl-ms=30", "min-request-speed=20")
     assert found.chosen is None

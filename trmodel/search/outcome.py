@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmodel.launch import shown_vector
-from trmodel.search.choose import Candidate
+from trmodel.search.choose import INDISTINGUISHABLE, Candidate
 from trmodel.search.objectives import Measured, Verdict
 
 CONFIDENCE = 0.99
@@ -28,6 +28,12 @@ class Examined:
     def meets(self) -> bool:
         """Whether every objective is met for sure."""
         return all(m.verdict is Verdict.met for m in self.measured)
+
+    def misses_at_most(self, label: str) -> bool:
+        """Whether every other objective was looked at and is met for sure."""
+        return self.batches > 0 and all(
+            m.verdict is Verdict.met for m in self.measured if m.objective.label != label
+        )
 
     @property
     def unclear(self) -> bool:
@@ -91,9 +97,32 @@ class Outcome:
         return 100.0 * (1.0 - self.chosen.candidate.throughput_tok_s / T)
 
     @property
+    def prices_percent(self) -> dict[str, float]:
+        """Throughput that dropping each objective would add while the others hold.
+
+        By what was examined: all that has more throughput than the chosen thresholds.
+        """
+        if self.chosen is None:
+            return {}
+        T = self.chosen.candidate.throughput_tok_s
+        prices = {}
+        for label in (m.objective.label for m in self.chosen.measured):
+            free = [e.candidate.throughput_tok_s for e in self.examined if e.misses_at_most(label)]
+            prices[label] = 100.0 * (max([T, *free]) / T - 1.0)
+        return prices
+
+    @property
     def binding(self) -> tuple[str, ...]:
-        """The objectives that exclude the unconstrained best, the worst missed first."""
-        return tuple(m.objective.label for m in self.unconstrained.missed)
+        """The objectives that cost throughput, the dearest first.
+
+        Where dropping one alone gains nothing: all that exclude the unconstrained best.
+        """
+        if self.chosen is self.unconstrained:
+            return ()
+        prices = self.prices_percent
+        dear = [label for label in prices if prices[label] > 100.0 * INDISTINGUISHABLE]
+        together = [m.objective.label for m in self.unconstrained.missed]
+        return tuple(sorted(dear, key=lambda label: -prices[label]) or together)
 
     @property
     def tightest(self) -> Measured | None:
@@ -135,11 +164,16 @@ class Outcome:
             )
         else:
             lines.append(
-                f"binds: {', '.join(self.binding)}; without objectives B = "
+                f"binds: {', '.join(map(self._priced, self.binding))}; without objectives B = "
                 f"{shown_vector(free.candidate.B)} with {free.candidate.throughput_tok_s:.1f} "
                 f"tok/s, where {_list(free.missed)}: costs {self.cost_percent:.1f} % of throughput"
             )
         return lines + self._doubts()
+
+    def _priced(self, label: str) -> str:
+        price = self.prices_percent[label]
+        alone = len(self.unconstrained.measured) == 1
+        return label if alone else f"{label} (dropping it alone adds {price:.1f} %)"
 
     def _unmet(self) -> list[str]:
         nearest = self.nearest
@@ -175,6 +209,7 @@ class Outcome:
             "unconstrained": self.unconstrained.to_dict(),
             "nearest": self.nearest and self.nearest.to_dict(),
             "binding": list(self.binding),
+            "prices_percent": self.prices_percent,
             "tightest": self.tightest and self.tightest.objective.label,
             "cost_percent": self.cost_percent,
             "excluded": [e.to_dict() for e in better[:SHOWN]],
