@@ -110,6 +110,21 @@ def test_a_tighter_limit_gives_a_smaller_rate():
     assert rates[-1] < rates[0]
 
 
+def test_objectives_that_only_more_load_meets_are_told():
+    """Two are needed for a step, and whoever is alone is held for 100 ms before each token."""
+    system = RoutedSystem(["only"], [10.0], [[1.0]], [[1.0]], 4, max_batch=4)
+    objectives = parse_objectives(["min-request-speed=50"], system, True)
+    found = largest_rate(
+        system, (2,), objectives, Options(reply_tokens=(50.0,), hold_ms=100.0), replies=2000
+    )
+    lowest = found.loads[0]
+    assert not lowest.meets
+    assert lowest.request_speed_tok_s.value < 50.0 < found.largest.request_speed_tok_s.value
+    (warning,) = found.warnings
+    assert warning.startswith("objectives are not met at lower rates either: ")
+    assert f"{lowest.rate_per_s:.3g}" in warning
+
+
 def test_what_no_rate_meets_is_said():
     system = single(4)
     objectives = parse_objectives(["p99-ttft-ms=9", "min-request-speed=1"], system, True)

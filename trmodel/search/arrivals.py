@@ -13,7 +13,7 @@ second half, been waiting longer than ever in the first.
 numbers (the same requests at another pace); between the largest that meets all objectives and the
 next one above it the rate is bisected. An objective that stays unclear counts as missed: the
 answer is a rate at which all are met for sure, with the next one up at which that is not so, and
-the lowest one at which some objective is missed for sure.
+the lowest one at which some objective is missed for sure, bisected half as closely.
 """
 
 from __future__ import annotations
@@ -124,9 +124,12 @@ def largest_rate(
         raise InfeasibleError("\n".join(_unmet(load(LOWEST))))
     low = max(met)
     high = min([share for share in loads if share > low], default=1.0)
-    while 100.0 * (high - low) > precision_percent * (1.0 + 1e-9):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if load(middle).meets else (low, middle)
+    low, high = _bisect(low, high, precision_percent, lambda share: not load(share).meets)
+    # From here on up to where it fails for sure the simulation cannot tell.
+    sure = min([share for share in loads if share > low and loads[share].fails], default=1.0)
+    _bisect(high, sure, 2.0 * precision_percent, lambda share: load(share).fails)
+    low = max(share for share in loads if loads[share].meets)
+    high = min([share for share in loads if share > low], default=1.0)
     return Arrivals(
         models=system.models,
         N=system.N,
@@ -143,6 +146,16 @@ def largest_rate(
         seed=seed,
         warnings=(*system.warnings, *_doubts(list(loads.values()), load(low))),
     )
+
+
+def _bisect(
+    low: float, high: float, precision_percent: float, beyond: Callable[[float], bool]
+) -> tuple[float, float]:
+    """Narrow down where shares of the capacity begin to be beyond something."""
+    while 100.0 * (high - low) > precision_percent * (1.0 + 1e-9):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return low, high
 
 
 def closed_loop_replies_per_s(
