@@ -20,7 +20,8 @@ from trmodel.search.constrained import Constrained, constrain_table
 from trmodel.search.lengths import DEFAULT_MEAN, geometric_lengths
 from trmodel.search.objectives import parse_delay, parse_objectives
 from trmodel.search.pareto import BATCHES, Pareto, pareto_of_row
-from trmodel.search.thresholds import Thresholds, load_thresholds
+from trmodel.search.threshold_file import load_thresholds
+from trmodel.search.thresholds import Thresholds
 from trmodel.search.tune import Progress
 from trmodel.simulate import Options
 from trmodel.system import RoutedSystem

@@ -9,7 +9,7 @@ from trmodel.errors import InfeasibleError, InputError, UsageError
 from trmodel.search.arrivals import closed_loop_replies_per_s, largest_rate, simulate_load
 from trmodel.search.lengths import geometric_lengths
 from trmodel.search.objectives import parse_objectives
-from trmodel.search.thresholds import load_thresholds
+from trmodel.search.threshold_file import load_thresholds
 from trmodel.simulate import Options
 
 
@@ -120,8 +120,7 @@ def test_objectives_that_only_more_load_meets_are_told():
     lowest = found.loads[0]
     assert not lowest.meets
     assert lowest.request_speed_tok_s.value < 50.0 < found.largest.request_speed_tok_s.value
-    (warning,) = found.warnings
-    assert warning.startswith("objectives are not met at lower rates either: ")
+    (warning,) = [w for w in found.warnings if w.startswith("objectives are not met at lower")]
     assert f"{lowest.rate_per_s:.3g}" in warning
 
 
