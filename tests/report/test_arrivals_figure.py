@@ -2,7 +2,7 @@ import pytest
 from figure_reading import words
 
 import trmodel
-from trmodel.report.arrivals import arrivals_figure
+from trmodel.report import arrivals_figure
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import pytest
 from figure_reading import stars, words
 
 import trmodel
-from trmodel.report.pareto import pareto_figure
+from trmodel.report import pareto_figure
 from trmodel.search.pareto import Place
 
 

@@ -131,7 +131,7 @@ def arrivals(
         )
     out.emit(_view(result))
     if plot is not None:
-        from trmodel.report.arrivals import arrivals_figure
+        from trmodel.report import arrivals_figure
 
         save(arrivals_figure(result), plot, out)
     return 0

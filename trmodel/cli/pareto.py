@@ -80,7 +80,7 @@ def pareto(
         )
     out.emit(_view(result, every), lambda: _view(result, True))
     if plot is not None:
-        from trmodel.report.pareto import pareto_figure
+        from trmodel.report import pareto_figure
 
         save(pareto_figure(result), plot, out)
     return 0
