@@ -34,6 +34,7 @@ def test_every_command_runs_in_the_order_shown(tmp_path):
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {
         "sweep.png",
+        "pareto.png",
         "mine.json",
         "thresholds.json",
         "trace.csv",

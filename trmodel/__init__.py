@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trmodel.routing import Completion, Routing, load_routing, routing_names
     from trmodel.routing.fit import fit_routing
     from trmodel.search import Thresholds, ThresholdTable
+    from trmodel.service import arrivals, pareto, tune_with_objectives
     from trmodel.system import RoutedSystem
 
 _HOMES = {
@@ -32,10 +33,13 @@ _HOMES = {
     "compare_strategies": "trmodel.api_simulate",
     "compare_systems": "trmodel.api_simulate",
     "simulate_profile": "trmodel.api_simulate",
+    "arrivals": "trmodel.service",
+    "pareto": "trmodel.service",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
     "tune": "trmodel.api",
+    "tune_with_objectives": "trmodel.service",
     "TrmodelError": "trmodel.errors",
     "Profile": "trmodel.profile",
     "load_profile": "trmodel.profile",
@@ -59,6 +63,7 @@ __all__ = [
     "Thresholds",
     "TrmodelError",
     "__version__",
+    "arrivals",
     "best_rule",
     "compare_strategies",
     "compare_systems",
@@ -66,6 +71,7 @@ __all__ = [
     "load_launch_table",
     "load_profile",
     "load_routing",
+    "pareto",
     "predict",
     "profile_names",
     "routing_names",
@@ -73,6 +79,7 @@ __all__ = [
     "sweep_p",
     "sweep_predictions",
     "tune",
+    "tune_with_objectives",
 ]
 
 

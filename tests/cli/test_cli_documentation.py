@@ -15,10 +15,10 @@ TEXT = DOCUMENT.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
 IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sglang-metrics")]
 PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
-MODEL = [("tune",), ("predict",), ("best-rule",), ("simulate",), ("compare",)]
+MODEL = ["tune", "predict", "best-rule", "simulate", "compare", "pareto", "arrivals"]
 ROUTING = [("routing", name) for name in ("list", "show", "fit")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
-COMMANDS = [*MODEL, ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
+COMMANDS = [*((name,) for name in MODEL), ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
 TRACE = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 20
 LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
 

@@ -81,7 +81,13 @@ class Explanation:
 
     def _why(self) -> str:
         choice = self.row.choice
-        ties, second = self._ties(), choice.runner_up
+        ties, second, top = self._ties(), choice.runner_up, choice.ranked[0]
+        if top not in choice.tied and choice.best in choice.ranked:
+            excess = 100.0 * (top.throughput_tok_s / self.row.throughput_tok_s - 1.0)
+            return (
+                f"why: chosen for the objectives, of {len(choice.ranked)} live vectors; without "
+                f"them {shown_vector(top.B)} gives {excess:+.1f} %"
+            )
         if second is None:
             return "why: it is the only live vector"
         if not ties:

@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from trmodel._version import __version__
+from trmodel.cli.arrivals import arrivals
 from trmodel.cli.best_rule import best_rule
 from trmodel.cli.compare import compare
 from trmodel.cli.options import examples
+from trmodel.cli.pareto import pareto
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
 from trmodel.cli.routing import app as routing_app
@@ -69,6 +71,7 @@ app.command(
         "trmodel tune --profile h100 --N 4 --uncertainty",
         "trmodel tune --N 16 --format r2r",
         "trmodel tune --profile a100-paper --N 4..8 --bound",
+        "trmodel tune --N 8 --slo p99-itl-ms=70 --slo min-request-speed=12",
     )
 )(tune)
 app.command(
@@ -96,6 +99,21 @@ app.command(
         "trmodel compare --N 8 --B 2,6 --keep-overhead --json",
     )
 )(compare)
+app.command(
+    epilog=examples(
+        "trmodel pareto --profile a100-paper --N 4",
+        "trmodel pareto --N 8 --plot pareto.png",
+        "trmodel pareto --N 6 --delay p99-admission-ms --all --format csv",
+    )
+)(pareto)
+app.command(
+    epilog=examples(
+        "trmodel arrivals --profile a100-paper --N 4 --slo p99-itl-ms=90 --reply-tokens 100 "
+        "--replies 500",
+        "trmodel arrivals --N 6 --reply-tokens 200 --replies 500 --plot arrivals.png",
+        "trmodel arrivals --N 4 --B 1,2 --hold-ms 50 --reply-tokens 100 --replies 500 --json",
+    )
+)(arrivals)
 app.add_typer(profile_app, name="profile")
 app.add_typer(routing_app, name="routing")
 
@@ -190,8 +208,8 @@ def _with_option(message: str) -> str:
         r"|strategy|seed|confidence|precision_percent|hold_ms|arrivals_per_s|reply_tokens"
         r"|share_percent|timeline_from|timeline_ms|exact"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
-        r"|min_samples|tensor_parallel|samples|actions|prompt_tokens|prefill_ms"
-        r"|max_phases|level|max_states)(?=[:\[])",
+        r"|min_samples|tensor_parallel|samples|actions|prompt_tokens|prefill_ms|max_phases|level"
+        r"|max_states|slo|delay|replies|precision)(?=[:\[])",
         lambda match: "--" + _OPTIONS.get(match[0], match[0]).replace("_", "-"),
         message,
     )

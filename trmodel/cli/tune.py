@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trmodel.cli import options
+from trmodel.cli.objectives import SloOption, check_slo, end_of_objectives, with_objectives
 from trmodel.cli.options import Format, SolverName
-from trmodel.cli.output import DOCUMENT_FORMATS, Output, output
+from trmodel.cli.output import DOCUMENT_FORMATS, Output, View, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
 from trmodel.cli.ranges import completion_of, context_of, limits_of, sweep_of_p, whole_numbers
@@ -70,6 +71,7 @@ def tune(
             rich_help_panel=SEARCH,
         ),
     ] = False,
+    slo: SloOption = None,
     sweep: options.SweepOption = None,
     time_limit: Annotated[
         float | None,
@@ -85,8 +87,8 @@ def tune(
         typer.Option(
             "--seed",
             min=0,
-            help="Of the samples of --uncertainty; recorded in the document. The exact chain "
-            "uses no randomness.",
+            help="Of the samples of --uncertainty and the simulations of --slo; recorded in the "
+            "document. The exact chain uses no randomness.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
@@ -149,6 +151,7 @@ def tune(
     tokens = context_of(context)
     completion = completion_of(reply_tokens, prompt_tokens, prefill_ms)
     _check(out, time_limit, values, p, explain, uncertainty)
+    check_slo(slo, sweep=sweep is not None, uncertainty=uncertainty)
     spreads = {
         "--p-spread": p_spread,
         "--latency-spread": latency_spread,
@@ -186,9 +189,24 @@ def tune(
         "bound": bound,
         **limits_of(max_states),
     }
-    with progress_bar(quiet) as progress:
+    found = None
+    with progress_bar(quiet, "steps" if slo else "chains") as progress:
         result: ThresholdTable | Sweep
-        if values is None:
+        if slo:
+            from trmodel import service
+
+            found = service.tune_with_objectives(
+                slo,
+                loaded,
+                wanted,
+                seed=seed or 0,
+                deadline=deadline,
+                progress=progress,
+                **given,
+                **search,
+            )
+            result = found.table
+        elif values is None:
             result = api.tune(
                 loaded, wanted, deadline=deadline, progress=progress, **given, **search
             )
@@ -221,7 +239,12 @@ def tune(
             sure, origin, cut = uncertain_rows(system, rows, loaded.profile, asked, progress)
         out.note(f"uncertainty: {origin}")
     more = (seed, explained, sure)
-    out.emit(view_of(result, False, *more), lambda: view_of(result, True, *more))
+
+    def view(every_row: bool) -> View:
+        shown = view_of(result, every_row, *more)
+        return with_objectives(shown, found, every_row) if found else shown
+
+    out.emit(view(False), lambda: view(True))
     if result.stopped and Format.r2r in out.formats and isinstance(result, ThresholdTable):
         out.note(
             f"trmodel: warning: thresholds above n = {len(result.rows)} repeat those of its row, "
@@ -229,7 +252,8 @@ def tune(
         )
     if plot is not None:
         draw(result, plot, out, fixed)
-    return _end(result.stopped or cut)
+    ended = _end(result.stopped or cut)
+    return ended or (end_of_objectives(found) if found else 0)
 
 
 def _check(

@@ -27,14 +27,8 @@ from trmodel.errors import InputError, UsageError
 from trmodel.simulate.intervals import Estimate, around, independent
 from trmodel.simulate.result import Simulation, answer, deviations, merge
 from trmodel.simulate.rules import Options
-from trmodel.simulate.run import (
-    CORRELATED,
-    DEFAULT_BATCHES,
-    SECTIONS,
-    WARM_UP,
-    Progress,
-    check_run,
-)
+from trmodel.simulate.run import CORRELATED, DEFAULT_BATCHES, check_run
+from trmodel.simulate.sections import SECTIONS, WARM_UP, Progress
 from trmodel.simulate.simulator import Simulator
 from trmodel.simulate.state import Counts
 from trmodel.system import RoutedSystem

@@ -144,6 +144,35 @@ class Figures:
         )
         return Delays(ratio(totals, counts, self.confidence), p50, p90, p99, whole.n)
 
+    def share_above(self, rows: Sequence[int], limit_ms: float) -> Estimate:
+        """Estimate the share of gathered times that are above a limit, by their bins."""
+        parts = [self._distribution(c, rows) for c in self.sections]
+        counts = np.array([part.n for part in parts])
+        above = np.array([part.share_above(limit_ms) for part in parts]) * counts
+        return ratio(above, counts, self.confidence)
+
+    def quantile_ms(self, rows: Sequence[int], q: float) -> Estimate:
+        """Estimate a quantile with the interval that agrees with `share_above`.
+
+        Both ends are quantiles of the whole run: at q less the half width of the share of times
+        that are not below the estimate, and at q plus that of those above. Unlike an interval from
+        the sections' own quantiles it holds where times of some are of another order.
+        """
+        whole = self._distribution(self.whole, rows)
+        value = whole.quantile_ms(q)
+        if not whole.n:
+            return Estimate(value, value, value)
+        low = q - self.share_above(rows, value * (1.0 - 1e-9)).half_width
+        high = q + self.share_above(rows, value).half_width
+        return Estimate(value, whole.quantile_ms(max(low, 1e-9)), whole.quantile_ms(min(high, 1.0)))
+
+    @property
+    def request_speed_tok_s(self) -> Estimate:
+        """Tokens per second of one live request: throughput over the mean number live."""
+        tokens = np.array([float(c.tokens[0]) for c in self.sections])
+        live = np.array([float(c.live[0]) for c in self.sections])
+        return ratio(tokens, live, self.confidence).scaled(1000.0 / self.unit_ms)
+
     def _distribution(self, counts: Counts, rows: Sequence[int]) -> Distribution:
         chosen = list(rows)
         return Distribution(

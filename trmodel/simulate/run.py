@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from trmodel.errors import InputError, UsageError
@@ -10,20 +10,13 @@ from trmodel.launch_table import LaunchTable
 from trmodel.simulate.intervals import independent
 from trmodel.simulate.result import Simulation, answer, deviations, merge
 from trmodel.simulate.rules import Options
+from trmodel.simulate.sections import SECTIONS, Progress, Sections
 from trmodel.simulate.simulator import Simulator
-from trmodel.simulate.state import Counts
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
 DEFAULT_BATCHES = 500_000
-SECTIONS = 64
-WARM_UP = 0.1
-"""Share of the batches that is simulated before and not counted."""
-
 CORRELATED = "sections of the run are correlated: intervals may be too narrow; run longer"
-
-Progress = Callable[[int, int], None]
-"""Called with sections done and sections in all, as far as is known."""
 
 
 def simulate(
@@ -64,24 +57,14 @@ def simulate(
     """
     check_run(batches, confidence, precision_percent)
     run = Simulator(system, B, options, seed, table)
-    run.run_batches(max(int(WARM_UP * batches), 1))
-    section_ms = run.now_ms / max(int(WARM_UP * batches), 1) * batches / SECTIONS
-    start, done = run.now_ms, 0
+    sections = Sections.after_warm_up(run, batches)
     most = 64 * batches if max_batches is None else max_batches
-    sections: list[Counts] = []
     warnings = list(system.warnings)
     while True:
-        for _ in range(SECTIONS if not sections else len(sections)):
-            done += 1
-            sections.append(run.run_until(start + done * section_ms))
-            if progress:
-                progress(done, max(SECTIONS, done))
-        if len(sections) > SECTIONS:
-            sections = [merge(a, b) for a, b in zip(sections[::2], sections[1::2], strict=True)]
-            section_ms, done = 2.0 * section_ms, done // 2
-        if not any(float(c.tokens[0]) for c in sections):
+        sections.lengthen(progress)
+        if not any(float(c.tokens[0]) for c in sections.counts):
             raise InputError("committed_tokens: the simulation committed no token")
-        merged, apart = independent(sections, deviations, merge)
+        merged, apart = independent(sections.counts, deviations, merge)
         result = answer(
             system,
             merged,
