@@ -38,7 +38,7 @@ def test_the_throughput_hardly_depends_on_the_length_of_replies():
 
 def test_sections_and_warm_up_are_as_stated():
     from trmodel.simulate.intervals import FEWEST_SECTIONS
-    from trmodel.simulate.run import SECTIONS, WARM_UP
+    from trmodel.simulate.sections import SECTIONS, WARM_UP
 
     assert (SECTIONS, FEWEST_SECTIONS, WARM_UP) == (64, 16, 0.1)
     assert "64 sections" in TEXT

@@ -22,7 +22,7 @@ def geometric_lengths(mean: float) -> tuple[float, ...]:
         If the mean is below 1 or too large.
     """
     if not (is_positive(mean) and 1.0 <= mean <= MAX_TOKENS):
-        raise UsageError(f"reply_tokens: a mean from 1 to {MAX_TOKENS:g} is needed, got {mean:g}")
+        raise UsageError(f"reply_tokens: the mean must be from 1 to {MAX_TOKENS:g}, got {mean:g}")
     if mean == 1.0:
         return (1.0,)
     u = (np.arange(QUANTILES) + 0.5) / QUANTILES
