@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trmodel.simulate.distribution import BINS, Distribution, gather
-from trmodel.simulate.intervals import independent, quantile, ratio
+from trmodel.simulate.intervals import independent, ratio
 
 
 def gathered(values):
@@ -47,8 +47,6 @@ def test_intervals_cover_as_often_as_they_say():
 
 def test_no_interval_of_nothing():
     assert np.isnan(ratio(np.zeros(4), np.zeros(4), 0.9).value)
-    assert np.isnan(quantile(1.0, [1.0, float("nan")], 0.9).low)
-    assert quantile(1.0, [1.0, 1.0, 1.0], 0.9).half_width == 0.0
 
 
 def test_correlated_sections_are_merged():

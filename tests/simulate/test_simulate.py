@@ -266,3 +266,17 @@ def test_what_cannot_be_simulated_is_refused():
     nothing = replace(r2r(3), committed_tokens=np.zeros((2, 2)))
     with pytest.raises(InputError, match="committed no token"):
         quick(nothing, (1, 1))
+
+
+def test_intervals_of_quantiles_cover_them():
+    factors = tuple(np.random.default_rng(0).uniform(0.7, 1.4, 500))
+    options = Options(step_factors=(factors, factors))
+    long = simulate(r2r(6), (1, 4), options, seed=99, batches=3_000_000).inter_token_ms
+    runs = [quick(r2r(6), (1, 4), options, seed=n, confidence=0.9) for n in range(60)]
+    for name in ("p90", "p99"):
+        truth = getattr(long, name).value
+        found = [getattr(run.inter_token_ms, name) for run in runs]
+        # Values are those of bins 1.6 % wide at most.
+        covered = sum(e.low * 0.992 <= truth <= e.high * 1.008 for e in found)
+        assert covered >= 48
+        assert max(e.half_width for e in found) < 0.05 * truth

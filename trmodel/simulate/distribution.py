@@ -65,15 +65,16 @@ class Distribution:
         """The smallest bin mean with at least a share q of the times at or below; nan if none."""
         if not self.n:
             return float("nan")
-        below = np.cumsum(self.count)
-        place = int(np.searchsorted(below, q * below[-1] * (1.0 - 1e-12)))
+        place = self.place(q)
         return float(self.total_ms[place] / self.count[place])
+
+    def place(self, q: float) -> int:
+        """The first bin with at least a share q of the times in it or below; there must be some."""
+        below = np.cumsum(self.count)
+        return int(np.searchsorted(below, q * below[-1] * (1.0 - 1e-12)))
 
     def share_above(self, limit_ms: float) -> float:
         """Share of the times that are above a limit, by bin means."""
         filled = self.count > 0
         means = self.total_ms[filled] / self.count[filled]
         return float(self.count[filled][means > limit_ms].sum() / self.n) if self.n else 0.0
-
-    def __add__(self, other: Distribution) -> Distribution:
-        return Distribution(self.count + other.count, self.total_ms + other.total_ms)

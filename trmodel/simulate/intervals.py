@@ -9,7 +9,9 @@ Sections that are too short are correlated, which makes intervals too narrow. Wh
 correlation is above what independent ones would show once in twenty times, neighbours are merged
 and so made twice as long, down to 16 of them (Law, Simulation Modeling and Analysis, chapter 9).
 
-A quantile is that of the whole run; its interval comes from the spread of the sections' own.
+The interval of a quantile q lies between two other quantiles of the run: those at q less the half
+width of the share of times at or above the estimate, and at q plus that of the times above it. It
+holds for lumpy distributions, and where times of some sections are of another order.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 from scipy.stats import t as student
 
 from trmodel.arrays import FloatArray
@@ -56,16 +57,6 @@ def ratio(y: FloatArray, x: FloatArray, confidence: float) -> Estimate:
     z = y - R * x
     spread = math.sqrt(n / (n - 1) * float(z @ z)) / total
     return around(R, spread, n, confidence)
-
-
-def quantile(whole: float, sections: Sequence[float], confidence: float) -> Estimate:
-    """The interval of a quantile of the whole run from those of its sections."""
-    own = np.array([value for value in sections if np.isfinite(value)])
-    if len(own) < 2:
-        return Estimate(whole, float("nan"), float("nan"))
-    spread = math.sqrt(float(np.mean((own - whole) ** 2)) / (len(own) - 1))
-    interval = around(whole, spread, len(own), confidence)
-    return Estimate(whole, max(interval.low, 0.0), interval.high)
 
 
 def around(value: float, spread: float, n: int, confidence: float) -> Estimate:

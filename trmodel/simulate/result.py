@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from trmodel.arrays import FloatArray, IntArray
 from trmodel.ledger import CostLedger
 from trmodel.simulate.distribution import Distribution
-from trmodel.simulate.intervals import Estimate, quantile, ratio
+from trmodel.simulate.intervals import Estimate, ratio
 from trmodel.simulate.state import FIRST_TOKEN, INTER_TOKEN, REPLY, Counts
 from trmodel.system import RoutedSystem
 
@@ -135,14 +136,11 @@ class Figures:
     def delays(self, rows: Sequence[int]) -> Delays:
         """Estimate mean and quantiles of gathered distributions, put together."""
         parts = [self._distribution(c, rows) for c in self.sections]
-        whole = self._distribution(self.whole, rows)
         totals = np.array([part.total_ms.sum() for part in parts])
         counts = np.array([part.n for part in parts])
-        p50, p90, p99 = (
-            quantile(whole.quantile_ms(q), [part.quantile_ms(q) for part in parts], self.confidence)
-            for q in (0.5, 0.9, 0.99)
-        )
-        return Delays(ratio(totals, counts, self.confidence), p50, p90, p99, whole.n)
+        p50, p90, p99 = (self.quantile_ms(rows, q) for q in (0.5, 0.9, 0.99))
+        mean = ratio(totals, counts, self.confidence)
+        return Delays(mean, p50, p90, p99, float(counts.sum()))
 
     def share_above(self, rows: Sequence[int], limit_ms: float) -> Estimate:
         """Estimate the share of gathered times that are above a limit, by their bins."""
@@ -152,19 +150,17 @@ class Figures:
         return ratio(above, counts, self.confidence)
 
     def quantile_ms(self, rows: Sequence[int], q: float) -> Estimate:
-        """Estimate a quantile with the interval that agrees with `share_above`.
-
-        Both ends are quantiles of the whole run: at q less the half width of the share of times
-        that are not below the estimate, and at q plus that of those above. Unlike an interval from
-        the sections' own quantiles it holds where times of some are of another order.
-        """
+        """Estimate a quantile; see `trmodel.simulate.intervals`."""
         whole = self._distribution(self.whole, rows)
-        value = whole.quantile_ms(q)
         if not whole.n:
-            return Estimate(value, value, value)
-        low = q - self.share_above(rows, value * (1.0 - 1e-9)).half_width
-        high = q + self.share_above(rows, value).half_width
-        return Estimate(value, whole.quantile_ms(max(low, 1e-9)), whole.quantile_ms(min(high, 1.0)))
+            return Estimate(math.nan, math.nan, math.nan)
+        place = whole.place(q)
+        times = np.array([c.times[list(rows)].sum(axis=0) for c in self.sections])
+        counts = times.sum(axis=1)
+        reach = ratio(times[:, place:].sum(axis=1), counts, self.confidence)
+        above = ratio(times[:, place + 1 :].sum(axis=1), counts, self.confidence)
+        low, high = max(q - reach.half_width, 1e-9), min(q + above.half_width, 1.0)
+        return Estimate(whole.quantile_ms(q), whole.quantile_ms(low), whole.quantile_ms(high))
 
     @property
     def request_speed_tok_s(self) -> Estimate:
