@@ -232,9 +232,18 @@ def compare_systems(
 
 def _without_routing(loaded: LoadedProfile, keep_overhead: bool) -> LoadedProfile:
     """Return a profile whose steps are decode steps, with no router and no handoff."""
-    left_out: dict[str, None] = {"extend": None} | ({} if keep_overhead else {"overhead": None})
-    models = tuple(model.model_copy(update=left_out) for model in loaded.profile.models)
-    profile = loaded.profile.model_copy(update={"models": models, "handoff": None})
+    models = [model.model_copy(update={"extend": None}) for model in loaded.profile.models]
+    if not keep_overhead:
+        # Not left out, which would mean that it is unknown.
+        models = [
+            model.model_copy(
+                update={"overhead": model.overhead.model_copy(update={"value_ms": 0.0})}
+            )
+            if model.overhead
+            else model
+            for model in models
+        ]
+    profile = loaded.profile.model_copy(update={"models": tuple(models), "handoff": None})
     return replace(loaded, profile=profile)
 
 
