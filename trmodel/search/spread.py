@@ -1,0 +1,44 @@
+"""Work spread over cores, or over whatever else joblib has a back end for.
+
+By default threads on all cores: the compiled parts run outside the interpreter lock. Inside a
+``joblib.parallel_config`` (or ``parallel_backend``) of the caller's its back end and its number of
+jobs hold instead, so that Dask or Ray take a search to a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from itertools import islice
+from typing import Any, TypeVar
+
+from joblib import Parallel, delayed
+from joblib.parallel import get_active_backend
+from threadpoolctl import threadpool_limits
+
+Result = TypeVar("Result")
+_AT_ONCE = 256
+"""Jobs handed at once to a back end that cannot give results while others still run."""
+
+
+def in_order(
+    function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]
+) -> Generator[Result, None, None]:
+    """Yield ``function(*job)`` for every job, in order; a few run ahead of the one yielded next.
+
+    Function, jobs and results must be picklable for back ends that use other processes. Closing
+    the generator finishes the jobs in progress and starts no more.
+    """
+    backend, n_jobs = get_active_backend(prefer="threads")
+    as_they_come = getattr(backend, "supports_return_generator", False)
+    parallel = Parallel(
+        n_jobs=-1 if n_jobs is None else n_jobs,
+        prefer="threads",
+        return_as="generator" if as_they_come else "list",
+    )
+    calls = (delayed(function)(*job) for job in jobs)
+    with threadpool_limits(1, user_api="blas"):
+        if as_they_come:
+            yield from parallel(calls)
+            return
+        while some := list(islice(calls, _AT_ONCE)):
+            yield from parallel(some)
