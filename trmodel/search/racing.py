@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import t as student
@@ -75,16 +75,21 @@ class Runner:
 
     Attributes
     ----------
-    sections
-        (n, 2): tokens and milliseconds of each section.
+    section_ms
+        Length of a section.
     until_ms
         How far it has been simulated.
+    sections
+        (n, 2): tokens and milliseconds of each section.
+    work
+        What that has cost, as in `Effort`.
     """
 
     B: tuple[int, ...]
     simulator: Simulator
-    sections: FloatArray
+    section_ms: float
     until_ms: float
+    sections: FloatArray = field(default_factory=lambda: np.empty((0, 2)))
     work: float = 0.0
 
     @property
@@ -143,17 +148,12 @@ def race(
     UsageError, InfeasibleError
         If a vector is malformed or can deadlock.
     """
-    section_ms = _CYCLES * cycle_ms(system)
-    left = [_entrant(system, B, seed, section_ms) for B in candidates]
+    left = [enter(system, B, seed) for B in candidates]
     gone: list[Runner] = []
     alpha = ALPHA / (len(left) * ROUNDS)
     decided = len(left) == 1
-    for done in range(ROUNDS):
-        left = extended(left, SECTIONS, section_ms)
-        if done:
-            section_ms *= 2.0
-            for runner in left:
-                runner.sections = runner.sections[::2] + runner.sections[1::2]
+    for _ in range(ROUNDS):
+        left = extended(left)
         left.sort(key=lambda runner: -runner.throughput_tok_s)
         left, dropped, decided = _judged(left, alpha)
         gone += dropped
@@ -195,21 +195,21 @@ def sharpened(
     result = list(runners)
     while True:
         wide = [
-            runner
-            for runner in result
-            if runner.interval.half_width
-            > effort.precision_percent / 100.0 * runner.throughput_tok_s
-            and 2.0 * runner.work < effort.work
+            place
+            for place, runner in enumerate(result)
+            if 2.0 * runner.work < effort.work and _is_wide(runner, effort.precision_percent)
         ]
         if check:
             check(1.0)
         if not wide:
             return result
-        for runner in wide:
-            n = len(runner.sections)
-            (longer,) = extended([runner], n, runner.until_ms / (n + _WARM_UP))
-            longer.sections = longer.sections[::2] + longer.sections[1::2]
-            result[result.index(runner)] = longer
+        for place, longer in zip(wide, extended([result[i] for i in wide]), strict=True):
+            result[place] = longer
+
+
+def _is_wide(runner: Runner, percent: float) -> bool:
+    allowed = percent / 100.0 * runner.throughput_tok_s
+    return not runner.interval.half_width <= allowed
 
 
 def cycle_ms(system: RoutedSystem) -> float:
@@ -227,28 +227,37 @@ def cycle_ms(system: RoutedSystem) -> float:
     return mean / float(by_model[by_model > 1e-6].min())
 
 
-def _entrant(system: RoutedSystem, B: tuple[int, ...], seed: int, section_ms: float) -> Runner:
+def enter(system: RoutedSystem, B: tuple[int, ...], seed: int) -> Runner:
+    """Return a runner at the start, before its first section."""
+    section_ms = _CYCLES * cycle_ms(system)
     simulator = Simulator(system, B, Options(on_grid=True), seed)
-    return Runner(B, simulator, np.empty((0, 2)), _WARM_UP * section_ms)
+    return Runner(B, simulator, section_ms, _WARM_UP * section_ms)
 
 
-def extended(runners: Sequence[Runner], sections: int, section_ms: float) -> list[Runner]:
-    """Simulate so many more sections of each, on all cores."""
-    return list(in_order(_extend, ((runner, sections, section_ms) for runner in runners)))
+def extended(runners: Sequence[Runner]) -> list[Runner]:
+    """Simulate twice as long as so far, with half as many sections of twice the length.
+
+    A runner at the start gets its first sections.
+    """
+    return list(in_order(_extend, ((runner,) for runner in runners)))
 
 
-def _extend(runner: Runner, sections: int, section_ms: float) -> Runner:
-    """Simulate on; also the warm-up, if that is still to come."""
-    if not len(runner.sections):
+def _extend(runner: Runner) -> Runner:
+    first = not len(runner.sections)
+    if first:
         runner.simulator.run_until(runner.until_ms)
     rows = []
-    for _ in range(sections):
-        runner.until_ms += section_ms
+    for _ in range(SECTIONS):
+        runner.until_ms += runner.section_ms
         counts = runner.simulator.run_until(runner.until_ms)
         rows.append((counts.tokens[0], counts.elapsed[0] * runner.simulator.unit_ms))
         routed = counts.sizes.sum(axis=0) @ np.arange(counts.sizes.shape[1])
         runner.work += float(routed + _BATCH_WORK * counts.batches.sum())
-    runner.sections = np.concatenate([runner.sections, np.array(rows)])
+    sections = np.concatenate([runner.sections, np.array(rows)])
+    if not first:
+        sections = sections[::2] + sections[1::2]
+        runner.section_ms *= 2.0
+    runner.sections = sections
     return runner
 
 

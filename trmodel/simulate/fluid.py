@@ -195,10 +195,10 @@ def _start(rules: Any, state: Any, i: int) -> None:
 def _latency(latency: FloatArray, size: float) -> float:
     whole = int(size)
     if whole < 1:
-        return latency[0]
+        return float(latency[0])
     if whole >= len(latency):
-        return latency[len(latency) - 1]
-    return latency[whole - 1] + (size - whole) * (latency[whole] - latency[whole - 1])
+        return float(latency[len(latency) - 1])
+    return float(latency[whole - 1] + (size - whole) * (latency[whole] - latency[whole - 1]))
 
 
 @borrowing
