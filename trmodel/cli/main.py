@@ -149,7 +149,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
 def _with_option(message: str) -> str:
     """Name the option instead of the Python argument: ``--max-batch: ...``."""
     return re.sub(
-        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
+        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|method|resume|system|backend|version"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"
         r"|min_samples|tensor_parallel|samples)(?=[:\[])",
         lambda match: "--" + match[0].replace("_", "-"),

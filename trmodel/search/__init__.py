@@ -2,6 +2,7 @@
 
 from trmodel.search.choose import Candidate, Choice, RunnerUp
 from trmodel.search.feasible import feasible_thresholds
+from trmodel.search.racing import Effort
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.search.thresholds import Thresholds
 from trmodel.search.tune import tune_system
@@ -9,6 +10,7 @@ from trmodel.search.tune import tune_system
 __all__ = [
     "Candidate",
     "Choice",
+    "Effort",
     "Row",
     "RunnerUp",
     "ThresholdTable",

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from trmodel.documents import (
@@ -25,7 +26,7 @@ from trmodel.documents import (
 )
 from trmodel.errors import InputError, UsageError
 from trmodel.search.choose import INDISTINGUISHABLE, Candidate, Choice, RunnerUp
-from trmodel.search.table import Row
+from trmodel.search.table import Row, ThresholdTable
 
 EVERY_S = 5.0
 UNFINISHED = "interrupted before all rows were searched"
@@ -108,6 +109,41 @@ class ResultsFile:
         if self.path is not None and self._latest is not None:
             write_text_atomically(self.path, json_text(self._latest()) + "\n")
             self._latest, self._written = None, time.perf_counter()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a search remembers of an earlier one, and where it leaves what it finds.
+
+    Attributes
+    ----------
+    document
+        Makes the file's document of a table; of a sweep from the tables before it as well.
+    p
+        Of the sweep's rows that are meant; None for a table.
+    """
+
+    file: ResultsFile
+    document: Callable[[ThresholdTable], dict[str, Any]] = lambda table: table.to_dict(True)
+    p: float | None = None
+
+    def known(self, origin: Mapping[str, Any], search: Mapping[str, Any]) -> dict[int, Row]:
+        """Return rows that need not be searched again; see `ResultsFile.known`."""
+        return self.file.known(origin, search, self.p)
+
+    def save(self, table: ThresholdTable) -> None:
+        """Keep a table; see `ResultsFile.save`."""
+        self.file.save(lambda: self.document(table))
+
+
+@contextmanager
+def remembered(results: StrPath | Memory | None, resume: bool) -> Iterator[Memory]:
+    """Open the results file of one table, or use a memory that was opened elsewhere."""
+    if isinstance(results, Memory):
+        yield results
+        return
+    with results_file(results, resume) as file:
+        yield Memory(file)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from trmodel.search.choose import choose
 from trmodel.search.exact import ROW_COST, TABLE_COST, count_vectors, row_costs, solve
 from trmodel.search.feasible import feasible_thresholds
 from trmodel.search.racing import Effort
-from trmodel.search.results import UNFINISHED
+from trmodel.search.results import UNFINISHED, Memory
 from trmodel.search.simulated import RowSearch
 from trmodel.search.spread import in_order
 from trmodel.search.table import Row, ThresholdTable
@@ -59,8 +59,7 @@ def tune_system(
     deadline: float | None = None,
     progress: Progress | None = None,
     origin: Mapping[str, Any] | None = None,
-    known: Mapping[int, Row] | None = None,
-    finished: Callable[[ThresholdTable], None] | None = None,
+    memory: Memory | None = None,
 ) -> ThresholdTable:
     """Tune a system for every n up to the largest wanted.
 
@@ -84,10 +83,8 @@ def tune_system(
         When these seconds are over, as `time.monotonic` tells it, if they began before this call.
     progress
         Called after every chain, and now and then during a race.
-    known
-        Rows that need not be searched again, by n.
-    finished
-        Called with the table so far after every row.
+    memory
+        Rows that need not be searched again, and what is told of every finished row.
 
     Raises
     ------
@@ -111,7 +108,8 @@ def tune_system(
     exact, raced = _divided(system, wanted, fixed, method)
     plans = {n: _plan(system.with_N(n), fixed, n in wanted) for n in exact}
     total = sum(len(plan.evaluated) for plan in plans.values()) + _RACE * len(raced)
-    known = known or {}
+    options = search_options(method, fixed, solver, seed, effort)
+    known = memory.known(origin or {}, options) if memory else {}
     rows: list[Row] = []
     classes: list[int] = []
     done = 0
@@ -126,7 +124,7 @@ def tune_system(
             origin=dict(origin or {}),
             warnings=(*system.restricted().warnings, *class_warnings(classes)),
             stopped=stopped,
-            search=search_options(method, fixed, solver, seed, effort),
+            search=options,
         )
 
     def reached(more: float = 0.0) -> None:
@@ -138,8 +136,8 @@ def tune_system(
 
     def add(row: Row) -> None:
         rows.append(row)
-        if finished and row.N not in known:
-            finished(table(UNFINISHED))
+        if memory and row.N not in known:
+            memory.save(table(UNFINISHED))
 
     solved = in_order(
         solve,
