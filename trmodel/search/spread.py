@@ -7,12 +7,13 @@ jobs hold instead, so that Dask or Ray take a search to a cluster.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-from joblib import Parallel, delayed
-from joblib.parallel import get_active_backend
+from joblib import Parallel, delayed, parallel_config
+from joblib.parallel import default_parallel_config, get_active_backend
 from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
@@ -28,17 +29,35 @@ def in_order(
     Function, jobs and results must be picklable for back ends that use other processes. Closing
     the generator finishes the jobs in progress and starts no more.
     """
-    backend, n_jobs = get_active_backend(prefer="threads")
+    backend, _ = get_active_backend(prefer="threads")
     as_they_come = getattr(backend, "supports_return_generator", False)
     parallel = Parallel(
-        n_jobs=-1 if n_jobs is None else n_jobs,
+        n_jobs=None if _configured() else -1,
         prefer="threads",
         return_as="generator" if as_they_come else "list",
     )
     calls = (delayed(function)(*job) for job in jobs)
     with threadpool_limits(1, user_api="blas"):
         if as_they_come:
-            yield from parallel(calls)
+            results = parallel(calls)
+            try:
+                for result in results:
+                    yield result
+            finally:
+                with warnings.catch_warnings():  # of results that nobody waits for any more
+                    warnings.simplefilter("ignore")
+                    results.close()
             return
         while some := list(islice(calls, _AT_ONCE)):
             yield from parallel(some)
+
+
+def _configured() -> bool:
+    """Whether the caller has chosen a back end or a number of jobs.
+
+    (Joblib's own default is one job, and only a configuration knows the one that it replaces.)
+    """
+    inner = parallel_config()
+    inner.unregister()
+    outer = inner.old_parallel_config
+    return any(outer[key] is not default_parallel_config[key] for key in ("backend", "n_jobs"))
