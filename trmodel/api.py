@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from trmodel._version import __version__
@@ -225,7 +225,7 @@ def sweep_p(
     loaded = load_profile(profile)
     limit: dict[str, Any] = {}
     if time_limit_s is not None:
-        limit = {"time_limit_s": time_limit_s, "deadline": time.monotonic() + time_limit_s}
+        limit = {"time_limit_s": time_limit_s, "deadline": monotonic() + time_limit_s}
     tables: list[ThresholdTable] = []
     stopped = None
     with results_file(results, resume) as file:

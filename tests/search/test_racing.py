@@ -18,9 +18,7 @@ def random_system(seed: int, N: int | None = None) -> RoutedSystem:
     first, second = rng.uniform(3, 10), rng.uniform(10, 40)
     growth = rng.uniform(0, 0.05, 2)[:, None] * np.arange(N)
     latency = [first * (1 + growth[0]), second * (1 + growth[1])]
-    return RoutedSystem(
-        ["small", "large"], latency, [[1 - p, p], [q, 1 - q]], np.ones((2, 2)), N
-    )
+    return RoutedSystem(["small", "large"], latency, [[1 - p, p], [q, 1 - q]], np.ones((2, 2)), N)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -74,9 +72,7 @@ def test_the_same_seed_gives_the_same_race():
 def test_a_race_ends_when_its_work_is_spent():
     system = random_system(4, N=8)
     spent: list[float] = []
-    outcome = race(
-        system, feasible_thresholds(system), effort=Effort(work=3e5), check=spent.append
-    )
+    outcome = race(system, feasible_thresholds(system), effort=Effort(work=3e5), check=spent.append)
     assert len(spent) <= 2
     assert not outcome.decided
 

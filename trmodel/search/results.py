@@ -193,13 +193,17 @@ def _difference(before: Mapping[str, Any], given: Mapping[str, Any], sweep: bool
     for key in new:
         if old.get(key) != new[key]:
             return key
-    batches = [_at(each, "system", "max_batch") for each in (before, given)]
-    if not all(isinstance(sizes, list) and sizes for sizes in batches):
-        return "system.max_batch"
-    # N bounds the sizes as well, so that they may differ where both are as large as N allows.
-    smaller = min(max(sizes) for sizes in batches)
-    old_sizes, new_sizes = ([min(b, smaller) for b in sizes] for sizes in batches)
-    return None if old_sizes == new_sizes else "system.max_batch"
+    return None if _same_batches(before, given) else "system.max_batch"
+
+
+def _same_batches(*documents: Mapping[str, Any]) -> bool:
+    """Whether largest batches agree as far as the smaller of the largest N lets them be seen."""
+    try:
+        N = min(max(document["search"]["N"]) for document in documents)
+        first, second = ([min(b, N) for b in each["system"]["max_batch"]] for each in documents)
+    except (KeyError, TypeError, ValueError):
+        return False
+    return first == second
 
 
 def _inputs(document: Mapping[str, Any], sweep: bool) -> dict[str, Any]:
@@ -212,7 +216,7 @@ def _inputs(document: Mapping[str, Any], sweep: bool) -> dict[str, Any]:
         "version of trmodel": document.get("trmodel_version"),
         "profile": _at(document, "profile", "sha256"),
         **{f"system.{key}": each for key, each in system.items() if key not in _NOT_COMPARED},
-        **{f"search.{key}": each for key, each in search.items()},
+        **{f"search.{key}": each for key, each in search.items() if key != "N"},
     }
 
 

@@ -127,13 +127,13 @@ class RowSearch:
             solved = [known[eager]] if eager in known else self._confirmed(system, [eager])
             rest = [_figure(seen[B]) for B in (*finalists[CONFIRMED:], *others)]
             return choose(exact, (solved or self._sharp(system, [eager], seen))[0], rest)
-        winner = _winner(outcome)
-        rough = seen[winner].throughput_tok_s
-        sharp = {c.B: c for c in self._sharp(system, list({winner, eager}), seen)}
-        best, start = sharp[winner], sharp[eager]
-        factor = best.throughput_tok_s / rough
-        figures = {B: best if B == winner else _figure(seen[B], factor) for B in seen}
-        return choose([figures[B] for B in finalists], start, [figures[B] for B in others])
+        rough = {B: _figure(runner) for B, runner in seen.items()}
+        choice = choose(
+            [rough[B] for B in finalists], rough[finalists[0]], [rough[B] for B in others]
+        )
+        sharp = self._sharp(system, list({choice.best.B, eager}), seen)
+        figures = {candidate.B: candidate for candidate in sharp}
+        return _with_figures(choice, figures[choice.best.B], figures[eager])
 
     def _confirmed(self, system: RoutedSystem, vectors: Sequence[Vector]) -> list[Candidate]:
         """Solve the chains of vectors; none if one is too large, or would leave out handoffs."""
@@ -166,8 +166,27 @@ def _winner(outcome: Outcome) -> Vector:
     return choose(figures, figures[0]).best.B
 
 
-def _figure(runner: Runner, factor: float = 1.0) -> Candidate:
-    return Candidate(runner.B, factor * runner.throughput_tok_s, None, "simulated", None, None)
+def _figure(runner: Runner) -> Candidate:
+    return Candidate(runner.B, runner.throughput_tok_s, None, "simulated", None, None)
+
+
+def _with_figures(choice: Choice, best: Candidate, eager: Candidate) -> Choice:
+    """Give the chosen candidate its final figure, and scale the others to keep their ratios."""
+    factor = best.throughput_tok_s / choice.best.throughput_tok_s
+
+    def scaled(candidate: Candidate) -> Candidate:
+        if candidate.B == best.B:
+            return best
+        return replace(candidate, throughput_tok_s=factor * candidate.throughput_tok_s)
+
+    second = choice.runner_up
+    return Choice(
+        best,
+        eager,
+        second and replace(second, throughput_tok_s=factor * second.throughput_tok_s),
+        tuple(scaled(candidate) for candidate in choice.ranked),
+        tuple(scaled(candidate) for candidate in choice.tied),
+    )
 
 
 def _with_interval(runner: Runner) -> Candidate:

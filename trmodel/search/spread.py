@@ -39,14 +39,10 @@ def in_order(
     calls = (delayed(function)(*job) for job in jobs)
     with threadpool_limits(1, user_api="blas"):
         if as_they_come:
-            results = parallel(calls)
-            try:
-                for result in results:
-                    yield result
-            finally:
-                with warnings.catch_warnings():  # of results that nobody waits for any more
-                    warnings.simplefilter("ignore")
-                    results.close()
+            with warnings.catch_warnings():
+                # A search that is closed early does not want the results that are under way.
+                warnings.filterwarnings("ignore", ".*tasks", UserWarning, "joblib")
+                yield from parallel(calls)
             return
         while some := list(islice(calls, _AT_ONCE)):
             yield from parallel(some)

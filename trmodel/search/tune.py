@@ -12,9 +12,9 @@ live: above its last row that row holds.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -108,13 +108,13 @@ def tune_system(
     exact, raced = _divided(system, wanted, fixed, method)
     plans = {n: _plan(system.with_N(n), fixed, n in wanted) for n in exact}
     total = sum(len(plan.evaluated) for plan in plans.values()) + _RACE * len(raced)
-    options = search_options(method, fixed, solver, seed, effort)
+    options = search_options(wanted, method, fixed, solver, seed, effort)
     known = memory.known(origin or {}, options) if memory else {}
     rows: list[Row] = []
     classes: list[int] = []
     done = 0
     if time_limit_s is not None and deadline is None:
-        deadline = time.monotonic() + time_limit_s
+        deadline = monotonic() + time_limit_s
 
     def table(stopped: str | None) -> ThresholdTable:
         return ThresholdTable(
@@ -131,7 +131,7 @@ def tune_system(
         """Tell how far the search is, and end it if its time is over."""
         if progress:
             progress(done + int(more), total)
-        if time_limit_s is not None and deadline is not None and time.monotonic() > deadline:
+        if time_limit_s is not None and deadline is not None and monotonic() > deadline:
             raise LimitError(f"the time limit of {time_limit_s:g} s was reached")
 
     def add(row: Row) -> None:
@@ -184,11 +184,17 @@ def tune_system(
 
 
 def search_options(
-    method: Method, fixed: Mapping[int, int], solver: Solver, seed: int, effort: Effort
+    wanted: Collection[int],
+    method: Method,
+    fixed: Mapping[int, int],
+    solver: Solver,
+    seed: int,
+    effort: Effort,
 ) -> dict[str, Any]:
     """Say in plain values how a search was made, for its document."""
     return {
         "method": method,
+        "N": sorted(wanted),
         "fixed": {str(i): int(b) for i, b in fixed.items()},
         "solver": solver,
         "seed": seed,
