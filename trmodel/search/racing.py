@@ -83,6 +83,8 @@ class Runner:
         (n, 2): tokens and milliseconds of each section.
     work
         What that has cost, as in `Effort`.
+    ratio
+        Throughput over the leader's, in the sections of the last round that it was in.
     """
 
     B: tuple[int, ...]
@@ -91,6 +93,7 @@ class Runner:
     until_ms: float
     sections: FloatArray = field(default_factory=lambda: np.empty((0, 2)))
     work: float = 0.0
+    ratio: float = 1.0
 
     @property
     def throughput_tok_s(self) -> float:
@@ -121,7 +124,7 @@ class Outcome:
     finalists
         Not dropped, highest throughput first.
     dropped
-        The others, highest throughput first; what they were worth when they were dropped.
+        The others; what they were worth when they were dropped.
     decided
         Whether the finalists are known to tie (or there is one).
     """
@@ -176,10 +179,12 @@ def _judged(runners: list[Runner], alpha: float) -> tuple[list[Runner], list[Run
     leader, tolerance = runners[0], INDISTINGUISHABLE * runners[0].throughput_tok_s
     n = len(leader.sections)
     q = float(student.ppf(1.0 - alpha, n - 1))
+    leader.ratio = 1.0
     stay, dropped, decided = [leader], [], True
     for runner in runners[1:]:
         d = runner.by_section - leader.by_section
         mean, bound = float(d.mean()), q * float(d.std(ddof=1)) / math.sqrt(n)
+        runner.ratio = 1.0 + mean / leader.throughput_tok_s
         if mean + bound < (-tolerance if sum(runner.B) < sum(leader.B) else 0.0):
             dropped.append(runner)
             continue

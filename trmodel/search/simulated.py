@@ -2,8 +2,8 @@
 
 1. `trmodel.search.proposals` names the candidates: all live vectors, or a selection.
 2. They race (`trmodel.search.racing`).
-3. After a selection the neighbours of the winner race against it, at a step that halves whenever
-   the winner holds, down to one.
+3. After a selection the neighbours of the leader race against it, at a step that halves whenever
+   the leader holds, down to one; then the best of all that were seen race once more.
 4. Where the finalists' chains are small they are solved, and the choice rests on exact figures.
    Otherwise the winner and eager launching are simulated until their intervals are narrow, and
    the other candidates' figures are the winner's times their ratio in the race: with common random
@@ -36,6 +36,8 @@ CONFIRMED = 8
 CONFIRMATION = Limits(states=150_000, transitions=600_000)
 """The largest chains that are solved to confirm: about a second each."""
 _REFINEMENTS = 40
+_LAST = 16
+"""How many of the best after refinement race once more, at full effort."""
 _REFINING = 0.25
 """Share of the effort that a race of the refinement may cost."""
 
@@ -97,21 +99,27 @@ class RowSearch:
         step: int,
         seen: dict[Vector, Runner],
     ) -> Outcome:
-        """Race winners against their neighbours until one holds at a step of one."""
+        """Race leaders against their neighbours until one holds at a step of one, then the best."""
+        if step == 1:
+            return outcome
         free = free_models(system, fixed)
         effort = replace(self.effort, work=_REFINING * self.effort.work)
-        winner = _winner(outcome)
-        for turn in range(_REFINEMENTS if step > 1 else 0):
-            near = [B for B in neighbours(winner, step, free, system.N) if B not in seen]
+        leader = outcome.finalists[0].B
+        for turn in range(_REFINEMENTS):
+            near = [B for B in neighbours(leader, step, free, system.N) if B not in seen]
             held = True
             if near:
-                outcome = race(system, [winner, *near], seed=self.seed, effort=effort)
+                outcome = race(system, [leader, *near], seed=self.seed, effort=effort)
                 seen.update({r.B: r for r in (*outcome.finalists, *outcome.dropped)})
-                held, winner = _winner(outcome) == winner, _winner(outcome)
-            self.progress(0.5 + 0.4 * turn / _REFINEMENTS)
+                held, leader = outcome.finalists[0].B == leader, outcome.finalists[0].B
+            self.progress(0.5 + 0.3 * turn / _REFINEMENTS)
             if held and step == 1:
                 break
             step = max(step // 2, 1) if held else step
+        best = sorted(seen.values(), key=lambda runner: -runner.throughput_tok_s)[:_LAST]
+        last = list(dict.fromkeys([leader, *(runner.B for runner in best)]))
+        outcome = race(system, last, seed=self.seed, effort=self.effort)
+        seen.update({r.B: r for r in (*outcome.finalists, *outcome.dropped)})
         return outcome
 
     def _choice(
@@ -121,16 +129,17 @@ class RowSearch:
         eager = (1,) * system.M
         finalists = [runner.B for runner in outcome.finalists]
         others = [B for B in seen if B not in finalists]
+        leader = outcome.finalists[0]
+        rough = {B: _figure(runner, leader) for B, runner in seen.items()}
         exact = self._confirmed(system, finalists[:CONFIRMED])
         if exact:
             known = {candidate.B: candidate for candidate in exact}
             solved = [known[eager]] if eager in known else self._confirmed(system, [eager])
-            rest = [_figure(seen[B]) for B in (*finalists[CONFIRMED:], *others)]
-            return choose(exact, (solved or self._sharp(system, [eager], seen))[0], rest)
-        rough = {B: _figure(runner) for B, runner in seen.items()}
-        choice = choose(
-            [rough[B] for B in finalists], rough[finalists[0]], [rough[B] for B in others]
-        )
+            start = (solved or self._sharp(system, [eager], seen))[0]
+            factor = known[leader.B].throughput_tok_s / rough[leader.B].throughput_tok_s
+            rest = [_scaled(rough[B], factor) for B in (*finalists[CONFIRMED:], *others)]
+            return choose(exact, start, rest)
+        choice = choose([rough[B] for B in finalists], rough[leader.B], [rough[B] for B in others])
         sharp = self._sharp(system, list({choice.best.B, eager}), seen)
         figures = {candidate.B: candidate for candidate in sharp}
         return _with_figures(choice, figures[choice.best.B], figures[eager])
@@ -161,13 +170,14 @@ class RowSearch:
         return [_with_interval(runner) for runner in long]
 
 
-def _winner(outcome: Outcome) -> Vector:
-    figures = [_figure(runner) for runner in outcome.finalists]
-    return choose(figures, figures[0]).best.B
+def _figure(runner: Runner, leader: Runner) -> Candidate:
+    """The leader's throughput times the runner's ratio to the leader of its race."""
+    T = leader.throughput_tok_s * runner.ratio
+    return Candidate(runner.B, T, None, "simulated", None, None)
 
 
-def _figure(runner: Runner) -> Candidate:
-    return Candidate(runner.B, runner.throughput_tok_s, None, "simulated", None, None)
+def _scaled(candidate: Candidate, factor: float) -> Candidate:
+    return replace(candidate, throughput_tok_s=factor * candidate.throughput_tok_s)
 
 
 def _with_figures(choice: Choice, best: Candidate, eager: Candidate) -> Choice:
@@ -175,9 +185,7 @@ def _with_figures(choice: Choice, best: Candidate, eager: Candidate) -> Choice:
     factor = best.throughput_tok_s / choice.best.throughput_tok_s
 
     def scaled(candidate: Candidate) -> Candidate:
-        if candidate.B == best.B:
-            return best
-        return replace(candidate, throughput_tok_s=factor * candidate.throughput_tok_s)
+        return best if candidate.B == best.B else _scaled(candidate, factor)
 
     second = choice.runner_up
     return Choice(
@@ -191,9 +199,8 @@ def _with_figures(choice: Choice, best: Candidate, eager: Candidate) -> Choice:
 
 def _with_interval(runner: Runner) -> Candidate:
     found = runner.interval
-    return replace(
-        _figure(runner), throughput_low_tok_s=found.low, throughput_high_tok_s=found.high
-    )
+    own = runner.throughput_tok_s
+    return Candidate(runner.B, own, None, "simulated", None, None, found.low, found.high)
 
 
 def _undecided(outcome: Outcome) -> str:
