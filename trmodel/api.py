@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from trmodel._version import __version__
@@ -23,9 +23,10 @@ from trmodel.profile import (
     recorded_context,
 )
 from trmodel.routing import Completion, Routing
-from trmodel.search import ThresholdTable, tune_system
+from trmodel.search import Effort, ThresholdTable, tune_system
+from trmodel.search.results import UNFINISHED, Memory, remembered, results_file
 from trmodel.search.sweep import Sweep
-from trmodel.search.tune import Progress
+from trmodel.search.tune import Method, Progress
 from trmodel.system import MAX_CONCURRENCY, RoutedSystem
 from trmodel.system_checks import is_int
 
@@ -109,6 +110,9 @@ def tune(
     completion: Completion | None = None,
     clip: bool = False,
     fixed: Mapping[int, int] | None = None,
+    method: Method = "auto",
+    seed: int = 0,
+    effort: Effort = Effort(),
     max_batch: int | None = None,
     grid_ms: float | None = None,
     solver: Solver = "auto",
@@ -117,13 +121,23 @@ def tune(
     deadline: float | None = None,
     bound: bool = False,
     progress: Progress | None = None,
+    results: StrPath | Memory | None = None,
+    resume: bool = False,
 ) -> ThresholdTable:
     """Choose the best live thresholds for every concurrency up to the largest N.
 
-    Parameters are those of `predict` and of `trmodel.search.tune_system`; ``N`` is one
-    concurrency or several, all rows from 1 to the largest are tuned. Where the profile says what
-    fits into GPU memory, a concurrency that does not is refused, or with ``clip`` left out with a
-    warning.
+    Parameters are those of `predict` and of `trmodel.search.tune_system`, and
+
+    N
+        One concurrency or several. The exact search tunes all rows from 1 to the largest.
+    clip
+        Where the profile says what fits into GPU memory, a concurrency that does not is refused,
+        or with this left out with a warning.
+    results
+        A JSON file to which finished rows are written as they are found, also when the search is
+        interrupted.
+    resume
+        Do not search again the rows that this file holds, which must be of the same inputs.
 
     Raises
     ------
@@ -147,19 +161,27 @@ def tune(
         context=context,
         completion=completion,
     )
-    table = tune_system(
-        system,
-        wanted,
-        fixed=fixed,
-        solver=solver,
-        limits=limits,
-        time_limit_s=time_limit_s,
-        deadline=deadline,
-        bound=bound,
-        progress=progress,
-        origin=origin_of(loaded, system, context),
-    )
-    return replace(table, warnings=(left_out, *table.warnings)) if left_out else table
+    with remembered(results, resume) as memory:
+        table = tune_system(
+            system,
+            wanted,
+            fixed=fixed,
+            method=method,
+            seed=seed,
+            effort=effort,
+            solver=solver,
+            limits=limits,
+            time_limit_s=time_limit_s,
+            deadline=deadline,
+            bound=bound,
+            progress=progress,
+            origin=origin_of(loaded, system, context),
+            memory=memory,
+        )
+        if left_out:
+            table = replace(table, warnings=(left_out, *table.warnings))
+        memory.save(table)
+    return table
 
 
 def best_rule(
@@ -245,11 +267,13 @@ def sweep_p(
     *,
     time_limit_s: float | None = None,
     progress: Progress | None = None,
+    results: StrPath | None = None,
+    resume: bool = False,
     **options: Any,
 ) -> Sweep:
     """Tune at several probabilities p that the first of two models hands over.
 
-    Parameters are those of `tune`; the time limit holds for the whole sweep.
+    Parameters are those of `tune`; the time limit and the results file are the whole sweep's.
 
     Raises
     ------
@@ -260,26 +284,34 @@ def sweep_p(
     loaded = load_profile(profile)
     limit: dict[str, Any] = {}
     if time_limit_s is not None:
-        limit = {"time_limit_s": time_limit_s, "deadline": time.monotonic() + time_limit_s}
+        limit = {"time_limit_s": time_limit_s, "deadline": monotonic() + time_limit_s}
     tables: list[ThresholdTable] = []
     stopped = None
-    for p in values:
+    with results_file(results, resume) as file:
+        for p in values:
 
-        def report(done: int, total: int, before: int = len(tables)) -> None:
-            if progress:
-                progress(before * total + done, len(values) * total)
+            def report(done: int, total: int, before: int = len(tables)) -> None:
+                if progress:
+                    progress(before * total + done, len(values) * total)
 
-        try:
-            table = tune(loaded, N, p=p, progress=report, **limit, **options)
-        except LimitError as error:
-            if not tables:
-                raise
-            stopped = f"{error} (p = {p:g})"
-            break
-        tables.append(table)
-        if table.stopped:
-            stopped = f"{table.stopped} (p = {p:g})"
-            break
+            def so_far(table: ThresholdTable, before: int = len(tables)) -> dict[str, Any]:
+                found = (*tables[:before], table)
+                whole = table.stopped is None and len(found) == len(values)
+                sweep = Sweep(tuple(values[: len(found)]), found, None if whole else UNFINISHED)
+                return sweep.to_dict(every_row=True)
+
+            memory = Memory(file, so_far, p)
+            try:
+                table = tune(loaded, N, p=p, progress=report, results=memory, **limit, **options)
+            except LimitError as error:
+                if not tables:
+                    raise
+                stopped = f"{error} (p = {p:g})"
+                break
+            tables.append(table)
+            if table.stopped:
+                stopped = f"{table.stopped} (p = {p:g})"
+                break
     return Sweep(tuple(values[: len(tables)]), tuple(tables), stopped)
 
 

@@ -85,7 +85,7 @@ def test_uncertainty_is_of_every_row_if_they_are_few(run):
 def test_of_many_rows_the_last_is_examined(run):
     result = run("tune --profile a100-paper --N 1..5 --uncertainty --samples 5 --json")
     assert [row["uncertainty"] is None for row in result.json["rows"]] == 4 * [True] + [False]
-    assert "uncertainty: of N = 5 only, the last of 5 rows" in result.err
+    assert "uncertainty: of N = 5 only, of 5 rows" in result.err
 
 
 def test_uncertainty_keeps_thresholds_that_were_fixed(run):

@@ -1,5 +1,6 @@
 """What only a process of its own shows: start-up, pipes, signals, terminals."""
 
+import json
 import os
 import re
 import signal
@@ -66,7 +67,7 @@ def test_a_full_disk_is_an_error(format):
     assert found.stderr == "trmodel: error: stdout: cannot be written: No space left on device\n"
 
 
-def test_an_interrupt_is_quiet(tmp_path):
+def test_an_interrupt_is_quiet_and_leaves_the_rows_that_were_found(tmp_path):
     process = subprocess.Popen(
         [*TRMODEL, "tune", "--N", "32", "-o", str(tmp_path / "x.json")],
         stdout=subprocess.PIPE,
@@ -81,7 +82,11 @@ def test_an_interrupt_is_quiet(tmp_path):
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-    assert list(tmp_path.iterdir()) == []
+    (kept,) = tmp_path.iterdir()
+    document = json.loads(kept.read_text())
+    assert document["stopped"] == "interrupted before all rows were searched"
+    assert 1 <= len(document["rows"]) < 32
+    assert f"interrupted; --resume goes on from the rows in {kept}" in err
 
 
 def test_stdout_of_another_encoding():

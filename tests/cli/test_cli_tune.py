@@ -17,6 +17,12 @@ def records(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
+def tick_by_call(monkeypatch, clock):
+    """Let every look at the clock be a second later."""
+    for place in ("trmodel.search.tune.monotonic", "trmodel.api.monotonic"):
+        monkeypatch.setattr(place, lambda: float(next(clock)))
+
+
 def test_the_table_shows_the_rows_asked_for(run):
     code, out, err = run(f"{PAPER} --N 4,8")
     assert code == 0
@@ -34,7 +40,7 @@ def test_the_table_shows_the_rows_asked_for(run):
 def test_json_says_what_the_python_function_says(run):
     result = run(f"{PAPER} --N 4..6 --json --seed 7")
     assert result.code == 0
-    expected = trmodel.tune("a100-paper", N=range(4, 7)).to_dict()
+    expected = trmodel.tune("a100-paper", N=range(4, 7), seed=7).to_dict()
     assert result.json == json.loads(json.dumps(expected)) | {"seed": 7}
     document = result.json
     assert document["profile"]["sha256"]
@@ -194,7 +200,7 @@ def test_no_time_gives_no_row(run):
 
 def test_a_search_that_is_stopped_gives_the_rows_it_has(run, monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr("trmodel.search.tune.time.monotonic", lambda: float(next(clock)))
+    tick_by_call(monkeypatch, clock)
     # One tick a chain: n = 1..4 take 1 + 3 + 6 + 10 of them.
     code, out, err = run(f"{PAPER} --N 3..8 --time-limit 15 --json --quiet")
     document = json.loads(out)
@@ -202,7 +208,7 @@ def test_a_search_that_is_stopped_gives_the_rows_it_has(run, monkeypatch):
     assert [row["N"] for row in document["rows"]] == [3]
     assert document["stopped"]
     assert err == f"trmodel: error: {document['stopped']}\n"
-    monkeypatch.setattr("trmodel.search.tune.time.monotonic", lambda: float(next(clock)))
+    tick_by_call(monkeypatch, clock)
     result = run(f"{PAPER} --N 3..8 --time-limit 15 --format r2r")
     assert result.code == 5
     assert "warning: thresholds above n = 3 repeat those of its row" in result.err
@@ -218,7 +224,7 @@ def test_a_routing_that_is_left_out_is_a_warning(run):
 
 def test_a_sweep_that_is_stopped_names_the_limit_that_was_given(run, monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr("trmodel.search.tune.time.monotonic", lambda: float(next(clock)))
+    tick_by_call(monkeypatch, clock)
     # n = 1, 2 take 4 ticks, so that the second p stops.
     result = run(f"{PAPER} --N 2 --time-limit 6 --sweep p=0.1,0.2,0.3 --json")
     assert result.code == 5
@@ -231,3 +237,47 @@ def test_thresholds_worse_than_eager_are_called_so(run):
     (row,) = run(f"{PAPER} --N 4 --B0 4 --json").json["rows"]
     assert row["gain_percent"] < -1.0
     assert row["notes"] == [f"worse than eager by {-row['gain_percent']:.1f} %"]
+
+
+def test_the_method_can_be_chosen_and_intervals_are_shown(run):
+    result = run("tune --profile a100-ensemble --N 3,6 --method simulated --grid-ms 0.1 -o all.csv")
+    assert result.code == 0
+    assert " ± " in result.out
+    assert "racing: 66 vectors simulated for 2 rows" in result.out
+    assert "± is a 95 % interval" in result.out
+    assert max(map(len, result.out.splitlines())) <= 100
+    rows = records(Path("all.csv").read_text())
+    assert [row["search"] for row in rows] == [
+        "exhaustive", "interpolated", "racing", "interpolated", "interpolated", "racing",
+    ]  # fmt: skip
+    assert rows[3]["throughput_tok_s"] == ""
+    last = rows[5]
+    low, middle, high = (float(last[f"throughput_{which}tok_s"]) for which in ("low_", "", "high_"))
+    assert low < middle < high
+    explained = run("tune --profile a100-ensemble --N 6 --method simulated --explain --json")
+    why = explained.json["rows"][0]["explanation"]
+    assert why["can_deadlock"] == 6**3 - 56
+    assert why["drivers"] == []
+
+
+def test_a_search_goes_on_from_the_rows_of_its_file(run):
+    first = run(f"{PAPER} --N 4 -o table.json --quiet")
+    assert first.code == 0
+    longer = run(f"{PAPER} --N 4..6 -o table.json --resume --json")
+    assert longer.code == 0
+    assert longer.json == run(f"{PAPER} --N 4..6 --json").json
+    assert len(json.loads(Path("table.json").read_text())["rows"]) == 6
+    other = run(f"{PAPER} --N 4..6 --p 0.2 -o table.json --resume")
+    assert (other.code, other.out) == (4, "")
+    assert other.err.splitlines()[1:] == [
+        "trmodel: error: table.json: --resume: it was made with another "
+        "system.transition_probability; leave out --resume or name another file"
+    ]
+
+
+@pytest.mark.parametrize(
+    "more", ["", "-o table.csv", "-o t.json --plot x.png", "-o t.json --uncertainty"]
+)
+def test_resuming_needs_a_json_file_and_no_candidates(run, more):
+    result = run(f"{PAPER} --N 4 --resume {more}")
+    assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)

@@ -58,7 +58,9 @@ def test_labels_stay_few_and_name_the_largest(N):
 
 
 def test_a_stopped_table_shows_what_it_has():
-    table = trmodel.tune("a100-paper", N=[2, 40], limits=trmodel.markov.Limits(states=1000))
+    table = trmodel.tune(
+        "a100-paper", N=[2, 40], method="exact", limits=trmodel.markov.Limits(states=1000)
+    )
     assert table.stopped
     assert len(curves(threshold_figure(table).axes[0])) == 1
 

@@ -12,6 +12,8 @@ from trmodel.ledger import CostLedger
 from trmodel.markov import ModelMetrics, Prediction, Solver, predict_chain
 from trmodel.profile import CapacityCheck
 from trmodel.search import Candidate, Row
+from trmodel.search.exact import count_vectors
+from trmodel.simulate import Options, SimulatedModel, Simulation, simulate
 from trmodel.system import RoutedSystem
 
 PARTS = (
@@ -27,20 +29,22 @@ class Explanation:
 
     Attributes
     ----------
-    can_deadlock
-        How many vectors with entries up to N were rejected because they can deadlock.
+    can_deadlock, vectors
+        How many of the vectors with entries up to N were rejected because they can deadlock.
     chosen, eager
-        The predictions under the chosen thresholds and under eager launching.
+        The predictions under the chosen thresholds and under eager launching, or simulations
+        where the row is not exact.
     memory
         Whether the requests fit into GPU memory, in words.
     drivers
-        What the gain rests on; none if the choice is eager launching.
+        What the gain rests on; none if the choice is eager launching or not exact.
     """
 
     row: Row
     can_deadlock: int
-    chosen: Prediction
-    eager: Prediction
+    vectors: int
+    chosen: Prediction | Simulation
+    eager: Prediction | Simulation
     memory: str
     drivers: Sequence[Driver]
 
@@ -52,8 +56,8 @@ class Explanation:
             f"N = {row.N}: B = {shown_vector(row.B)} gives {row.throughput_tok_s:.1f} tok/s, "
             f"{row.gain_percent:+.1f} % over eager ({row.choice.eager.throughput_tok_s:.1f})",
             self._why(),
-            f"rejected: {self.can_deadlock} of {self.can_deadlock + len(row.candidates)} vectors "
-            "can deadlock, sum(B_i - 1) >= N",
+            f"rejected: {self.can_deadlock} of {self.vectors} vectors can deadlock, "
+            "sum(B_i - 1) >= N",
             *self._time(),
             self._binds(),
             *(f"driver, {driver.reading}" for driver in self.drivers),
@@ -64,7 +68,7 @@ class Explanation:
         """Return the explanation as plain values, ready for JSON."""
         return {
             "text": self.lines,
-            "evaluated": len(self.row.candidates),
+            "evaluated": self.row.evaluated,
             "can_deadlock": self.can_deadlock,
             "tied": [
                 {"B": list(c.B), "throughput_tok_s": c.throughput_tok_s} for c in self._ties()
@@ -76,23 +80,26 @@ class Explanation:
             "memory": self.memory,
         }
 
+    def _vectors(self) -> str:
+        return "vectors raced" if self.row.search == "racing" else "live vectors"
+
     def _ties(self) -> list[Candidate]:
         return [c for c in self.row.choice.tied if c is not self.row.choice.best]
 
     def _why(self) -> str:
-        choice = self.row.choice
+        choice, count = self.row.choice, self.row.evaluated
         ties, second, top = self._ties(), choice.runner_up, choice.ranked[0]
         if top not in choice.tied and choice.best in choice.ranked:
             excess = 100.0 * (top.throughput_tok_s / self.row.throughput_tok_s - 1.0)
             return (
-                f"why: chosen for the objectives, of {len(choice.ranked)} live vectors; without "
+                f"why: chosen for the objectives, of {count} live vectors; without "
                 f"them {shown_vector(top.B)} gives {excess:+.1f} %"
             )
         if second is None:
             return "why: it is the only live vector"
         if not ties:
             return (
-                f"why: best of {len(choice.ranked)} live vectors; the runner-up "
+                f"why: best of {count} {self._vectors()}; the runner-up "
                 f"{shown_vector(second.B)} loses {second.loss_percent:.2f} %"
             )
         named = ", ".join(
@@ -101,7 +108,7 @@ class Explanation:
             for c in ties[:4]
         ) + (f" and {len(ties) - 4} more" if len(ties) > 4 else "")
         return (
-            f"why: of {len(choice.ranked)} live vectors those within 0.1 % of the best tie, and "
+            f"why: of {count} {self._vectors()} those within 0.1 % of the best tie, and "
             f"the smallest is taken; also {named}"
         )
 
@@ -116,8 +123,9 @@ class Explanation:
             f"of these: {parts}",
         ]
 
-    def _busiest(self) -> ModelMetrics:
-        return max(self.chosen.per_model, key=lambda model: model.busy_fraction)
+    def _busiest(self) -> ModelMetrics | SimulatedModel:
+        models: Sequence[ModelMetrics | SimulatedModel] = self.chosen.per_model
+        return max(models, key=lambda model: model.busy_fraction)
 
     def _binds(self) -> str:
         busiest = self._busiest()
@@ -147,13 +155,22 @@ def explain_row(
     """
     system = system.with_N(row.N)
     free = [i for i in system.reached if i not in fixed]
+    given = {i: row.B[i] for i in fixed}
+    exact = row.choice.best.method == row.choice.eager.method == "exact"
+
+    def figures(B: tuple[int, ...]) -> Prediction | Simulation:
+        if exact:
+            return predict_chain(system, B, solver=solver)
+        return simulate(system, B, Options(on_grid=True))
+
     return Explanation(
         row,
-        system.N ** len(free) - len(row.candidates),
-        predict_chain(system, row.B, solver=solver),
-        predict_chain(system, (1,) * system.M, solver=solver),
+        system.N ** len(free) - count_vectors(system, system.N, given),
+        system.N ** len(free),
+        figures(row.B),
+        figures((1,) * system.M),
         memory.message or f"at most {memory.largest_N} requests fit",
-        gain_drivers(system, row.B) if max(row.B) > 1 else (),
+        gain_drivers(system, row.B) if exact and max(row.B) > 1 else (),
     )
 
 

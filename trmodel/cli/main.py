@@ -204,7 +204,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
 def _with_option(message: str) -> str:
     """Name the option instead of the Python argument: ``--max-batch: ...``."""
     return re.sub(
-        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|system|backend|version"
+        r"^(N|B|B\d|p|max_batch|grid_ms|solver|context|method|resume|system|backend|version"
         r"|strategy|seed|confidence|precision_percent|hold_ms|arrivals_per_s|reply_tokens"
         r"|share_percent|timeline_from|timeline_ms|exact"
         r"|model|batches|contexts|new_tokens|context_tokens|memory_fraction|worker|warm_up"

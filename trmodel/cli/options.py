@@ -18,6 +18,14 @@ class Format(StrEnum):
     r2r = "r2r"
 
 
+class MethodName(StrEnum):
+    """The names of `trmodel.search.tune.Method`, which is not imported because that takes long."""
+
+    auto = "auto"
+    exact = "exact"
+    simulated = "simulated"
+
+
 class SolverName(StrEnum):
     """The names of `trmodel.markov.Solver`, which is not imported because that takes long."""
 

@@ -40,21 +40,21 @@ def _table_view(
     explained: Mapping[int, Explanation] | None,
     sure: Mapping[int, Uncertainty] | None,
 ) -> View:
-    rows = list(table.rows) if every_row else table.wanted_rows
     document = table.to_dict(every_row) | {"seed": seed}
     records = table.to_records(every_row)
-    blocks = [_title(table), *_grid([((), row) for row in rows], ()), _how([table])]
+    rows: list[Any] = [((), plain) for plain in document["rows"]]
+    blocks = [_title(table), *_grid(rows, ()), _how([table])]
     if explained is not None:
-        for row, plain, record in zip(rows, document["rows"], records, strict=True):
-            found = explained.get(row.N)
+        for plain, record in zip(document["rows"], records, strict=True):
+            found = explained.get(plain["N"])
             plain["explanation"] = None if found is None else found.to_dict()
             record["explanation"] = "" if found is None else "; ".join(found.lines)
         blocks += ["\n  ".join(found.lines) for found in explained.values()]
     if sure is not None:
         from trmodel.cli.uncertainty import uncertainty_blocks, uncertainty_in_words
 
-        for row, plain, record in zip(rows, document["rows"], records, strict=True):
-            spread = sure.get(row.N)
+        for plain, record in zip(document["rows"], records, strict=True):
+            spread = sure.get(plain["N"])
             plain["uncertainty"] = None if spread is None else spread.to_dict()
             record["uncertainty"] = "" if spread is None else uncertainty_in_words(spread)
         blocks += uncertainty_blocks(sure)
@@ -68,11 +68,9 @@ def _table_view(
 
 
 def _sweep_view(sweep: Sweep, every_row: bool, seed: int | None) -> View:
-    rows = [
-        ((f"{p:g}",), row) for p, table in sweep for row in (table.rows if every_row else table)
-    ]
-    blocks = [_title(sweep.tables[0]), *_grid(rows, ("p",)), _how(sweep.tables)]
     document = sweep.to_dict(every_row) | {"seed": seed}
+    rows = [((f"{plain['p']:g}",), plain) for plain in document["rows"]]
+    blocks = [_title(sweep.tables[0]), *_grid(rows, ("p",)), _how(sweep.tables)]
     return View(document, sweep.to_records(every_row), blocks, warnings=document["warnings"])
 
 
@@ -94,54 +92,88 @@ def _title(table: ThresholdTable) -> str:
     return f"{name}: thresholds B of {', '.join(table.models)}"
 
 
-def _grid(rows: Sequence[tuple[tuple[str, ...], Row]], before: tuple[str, ...]) -> list[Any]:
+def _grid(
+    rows: Sequence[tuple[tuple[str, ...], Mapping[str, Any]]], before: tuple[str, ...]
+) -> list[Any]:
     """Return the grid, and under it the notes that its last column refers to by number."""
     notes: dict[str, int] = {}
     cells = []
+    bounded = any("bound_tok_s" in row for _, row in rows)
     for first, row in rows:
-        marks = [str(notes.setdefault(note, len(notes) + 1)) for note in row.notes]
-        cells.append((*first, *_cells(row), _runner_up(row), " ".join(marks)))
+        marks = [str(notes.setdefault(note, len(notes) + 1)) for note in row["notes"]]
+        cells.append((*first, *_cells(row, bounded), " ".join(marks)))
     numbered = "\n".join(f"{number}. {note}" for note, number in notes.items())
-    bounded = BOUND_HEADINGS if any(row.bound for _, row in rows) else ()
-    grid = Grid((*before, *HEADINGS, *bounded, *LAST_HEADINGS), cells, LEFT)
+    headings = (*HEADINGS, *(BOUND_HEADINGS if bounded else ()), *LAST_HEADINGS)
+    grid = Grid((*before, *headings), cells, LEFT)
     return [grid, numbered] if notes else [grid]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    figures = (
-        str(row.N),
-        shown_vector(row.B),
-        f"{row.throughput_tok_s:.1f}",
-        f"{row.throughput_tok_s / row.N:.1f}",
-        f"{row.choice.eager.throughput_tok_s:.1f}",
-        f"{row.gain_percent:.1f}",
+def _cells(row: Mapping[str, Any], bounded: bool) -> tuple[str, ...]:
+    """The cells of a row's plain values; one that was not searched has thresholds only."""
+    chosen = (str(row["N"]), shown_vector(row["B"]))
+    if row["throughput_tok_s"] is None:
+        return (*chosen, *[""] * (5 + 2 * bounded))
+    throughput = f"{row['throughput_tok_s']:.1f}"
+    if row["throughput_low_tok_s"] is not None:
+        half = 0.5 * (row["throughput_high_tok_s"] - row["throughput_low_tok_s"])
+        throughput += f" ± {half:.1f}"
+    second = row["runner_up"]
+    loss = "" if second is None else f"{-second['loss_percent']:+.2f} %"
+    return (
+        *chosen,
+        throughput,
+        f"{row['request_speed_tok_s']:.1f}",
+        f"{row['eager_tok_s']:.1f}",
+        f"{row['gain_percent']:.1f}",
+        *(_bound(row) if bounded else ()),
+        "" if second is None else f"{shown_vector(second['B'])} ({loss})",
     )
-    if row.bound is None:
-        return figures
-    bound, gap = row.bound.bound_tok_s, row.bound.gap_percent
+
+
+def _bound(row: Mapping[str, Any]) -> tuple[str, str]:
+    bound, gap = row["bound_tok_s"], row["gap_percent"]
     if bound is None or gap is None:
-        return (*figures, "", "")
+        return "", ""
     # Thresholds that are the best rule can miss the bound by rounding to either side.
-    return (*figures, f"{bound:.1f}", f"{abs(gap):.2f}")
-
-
-def _runner_up(row: Row) -> str:
-    second = row.choice.runner_up
-    return "" if second is None else f"{shown_vector(second.B)} ({-second.loss_percent:+.2f} %)"
+    return f"{bound:.1f}", f"{abs(gap):.2f}"
 
 
 def _how(tables: Sequence[ThresholdTable]) -> str:
-    """Say how the figures were obtained and how far to trust the arithmetic."""
-    chains = [
-        chain
-        for table in tables
-        for row in table.rows
-        for chain in {c.B: c for c in (*row.candidates, row.choice.eager)}.values()
-    ]
+    """Say how the figures were obtained and how far to trust them."""
+    rows = [row for table in tables for row in table.rows]
     system = tables[0].origin["system"]
     return (
-        f"exact: {len(chains):,} chains of up to {max(c.states for c in chains):,} states, "
-        f"largest residual {max(c.residual for c in chains):.0e};\n"
+        "".join(f"{line};\n" for line in (*_exactly(rows), *_by_racing(rows)))
         + context_in_words(system["context_tokens"])
         + grid_in_words(system["grid_ms"], system["grid_error_percent"])
     )
+
+
+def _exactly(rows: Sequence[Row]) -> list[str]:
+    """Describe the chains behind the rows, if there are any."""
+    chains = sum(
+        row.evaluated + (row.read is None and row.choice.eager not in row.candidates)
+        for row in rows
+        if row.search == "exhaustive"
+    )
+    found = [c for row in rows for c in (*row.candidates, row.choice.eager)]
+    states = [c.states for c in found if c.states is not None]
+    residuals = [c.residual for c in found if c.residual is not None]
+    if not states:
+        return []
+    return [
+        f"exact: {chains:,} chains of up to {max(states):,} states, "
+        f"largest residual {max(residuals):.0e}"
+    ]
+
+
+def _by_racing(rows: Sequence[Row]) -> list[str]:
+    """Describe the races behind the rows, if there are any."""
+    raced = [row for row in rows if row.search == "racing"]
+    if not raced:
+        return []
+    exact = sum(row.choice.best.method == "exact" for row in raced)
+    confirmed = f", {exact} confirmed exactly" if exact else ""
+    interval = "; ± is a 95 % interval" if exact < len(raced) else ""
+    vectors = sum(row.evaluated for row in raced)
+    return [f"racing: {vectors:,} vectors simulated for {len(raced)} rows{confirmed}{interval}"]

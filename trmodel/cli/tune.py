@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trmodel.cli import options
 from trmodel.cli.objectives import SloOption, check_slo, end_of_objectives, with_objectives
-from trmodel.cli.options import Format, SolverName
+from trmodel.cli.options import Format, MethodName, SolverName
 from trmodel.cli.output import DOCUMENT_FORMATS, Output, View, output
 from trmodel.cli.plots import check_plot, draw
 from trmodel.cli.progress import progress_bar
@@ -62,6 +64,15 @@ def tune(
     B0: Annotated[int | None, _fixed_option(0)] = None,
     B1: Annotated[int | None, _fixed_option(1)] = None,
     B2: Annotated[int | None, _fixed_option(2)] = None,
+    method: Annotated[
+        MethodName,
+        typer.Option(
+            "--method",
+            help="exact: every live vector by the chain. simulated: racing simulations, for any "
+            "N and any number of models. auto: exact where that takes minutes at most.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = MethodName.auto,
     clip: Annotated[
         bool,
         typer.Option(
@@ -82,13 +93,22 @@ def tune(
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Do not search again the rows that -o FILE.json holds from an earlier search "
+            "that was interrupted or went less far.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(
             "--seed",
             min=0,
-            help="Of the samples of --uncertainty and the simulations of --slo; recorded in the "
-            "document. The exact chain uses no randomness.",
+            help="Of simulations and of the samples of --uncertainty; recorded in the document. "
+            "The exact chain uses no randomness.",
             rich_help_panel=SEARCH,
         ),
     ] = None,
@@ -143,7 +163,8 @@ def tune(
 ) -> int:
     """Choose the best live thresholds for every concurrency N.
 
-    All vectors that can never deadlock are evaluated; a file (-o) gets every row from N = 1 on.
+    All vectors that can never deadlock are evaluated or, where these are too many, raced in
+    simulation. A file (-o) gets every row from N = 1 on, FILE.json as they are found.
     """
     out = output(format, json, file, quiet)
     wanted = whole_numbers(N, "--N")
@@ -151,6 +172,8 @@ def tune(
     tokens = context_of(context)
     completion = completion_of(reply_tokens, prompt_tokens, prefill_ms)
     _check(out, time_limit, values, p, explain, uncertainty)
+    results = _results(out, resume)
+    _check_resume(resume, plot if values is None else None, uncertainty)
     check_slo(slo, sweep=sweep is not None, uncertainty=uncertainty)
     spreads = {
         "--p-spread": p_spread,
@@ -182,15 +205,19 @@ def tune(
         out.require(DOCUMENT_FORMATS, f"R2R has two models, this system has {system.M}")
     fixed = {i: b for i, b in enumerate((B0, B1, B2)) if b is not None}
     search: dict[str, Any] = {
+        "method": method.value,
+        "seed": seed or 0,
         "solver": solver.value,
         "clip": clip,
         "fixed": fixed,
         "time_limit_s": time_limit,
         "bound": bound,
         **limits_of(max_states),
+        "results": results,
+        "resume": resume,
     }
     found = None
-    with progress_bar(quiet, "steps" if slo else "chains") as progress:
+    with _partial(out, results), progress_bar(quiet, "steps" if slo else "chains") as progress:
         result: ThresholdTable | Sweep
         if slo:
             from trmodel import service
@@ -225,8 +252,11 @@ def tune(
         from trmodel.cli.uncertainty import Asked, examined_rows, uncertain_rows
 
         rows = examined_rows(result)
-        if len(rows) < len(result):
-            out.note(f"uncertainty: of N = {rows[-1].N} only, the last of {len(result)} rows")
+        if not rows:
+            out.note("uncertainty: left out, no row is exact")
+        elif len(rows) < len(result):
+            named = ", ".join(str(row.N) for row in rows)
+            out.note(f"uncertainty: of N = {named} only, of {len(result)} rows")
         asked = Asked(
             p_percent=p_spread,
             latency_percent=latency_spread,
@@ -247,13 +277,40 @@ def tune(
     out.emit(view(False), lambda: view(True))
     if result.stopped and Format.r2r in out.formats and isinstance(result, ThresholdTable):
         out.note(
-            f"trmodel: warning: thresholds above n = {len(result.rows)} repeat those of its row, "
-            "the last that is complete"
+            f"trmodel: warning: thresholds above n = {result.thresholds.max_n} repeat those of "
+            "its row, the last that is complete"
         )
     if plot is not None:
         draw(result, plot, out, fixed)
     ended = _end(result.stopped or cut)
     return ended or (end_of_objectives(found) if found else 0)
+
+
+@contextmanager
+def _partial(out: Output, results: str | None) -> Iterator[None]:
+    """Say where an interrupted search has left its rows."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if results is not None and os.path.exists(results):
+            out.note(f"interrupted; --resume goes on from the rows in {results}")
+        raise
+
+
+def _check_resume(resume: bool, plot: str | None, uncertainty: bool) -> None:
+    """Refuse with --resume what needs all candidates, of which a file keeps the best only."""
+    needing = {"--plot": plot is not None, "--uncertainty": uncertainty}
+    for option in [option for option, asked in needing.items() if asked and resume]:
+        raise UsageError(f"{option}: needs every candidate of a row; leave out --resume")
+
+
+def _results(out: Output, resume: bool) -> str | None:
+    """Return the file that rows are written to as they are found, if it can be read back."""
+    kept = out.file if out.file_format is Format.json else None
+    regular = kept is not None and (os.path.isfile(kept) or not os.path.exists(kept))
+    if resume and not regular:
+        raise UsageError("--resume: rows are kept in a JSON file only; name it with -o FILE.json")
+    return kept if regular else None
 
 
 def _check(

@@ -25,8 +25,8 @@ MOST_ROWS = 4
 
 
 def examined_rows(table: ThresholdTable) -> list[Row]:
-    """Return the rows asked for if they are few, else the last one."""
-    rows = table.wanted_rows
+    """Return the rows asked for if they are few, else the last one; of those that are exact."""
+    rows = [row for row in table.wanted_rows if row.choice.best.method == "exact"]
     return rows if len(rows) <= MOST_ROWS else rows[-1:]
 
 

@@ -48,7 +48,7 @@ def heat_map_figure(
     """
     if len(table.models) != 2:
         raise UsageError(f"heat map: needs two models, the table has {len(table.models)}")
-    row = table.row(len(table.rows) if N is None else N)
+    row = table.row(table.rows[-1].N if N is None else N)
     size = row.N
     T = np.full((size, size), np.nan)
     for candidate in row.candidates:

@@ -49,7 +49,7 @@ def sweep_figure(sweep: Sweep, *, given: Collection[int] = (), title: str | None
     in_order = sorted(sweep, key=lambda pair: pair[0])
     concurrencies = sorted({row.N for _, table in sweep for row in table})
     for N, color in zip(concurrencies, shades(len(concurrencies)), strict=True):
-        found = [(p, table.row(N)) for p, table in in_order if N <= len(table.rows)]
+        found = [(p, table.row(N)) for p, table in in_order if N in table.by_N]
         p = [p for p, _ in found]
         style = {"color": color, "marker": "o", "markersize": 3.5, "linewidth": 1.3}
         gain.plot(p, [row.gain_percent for _, row in found], label=f"{N}", **style)

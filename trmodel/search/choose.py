@@ -28,17 +28,22 @@ class Candidate:
     Attributes
     ----------
     method
-        How the figure was obtained: ``exact``.
-    solver, residual
-        Stationary solver, and ||pi T - pi||_1.
+        How the figure was obtained: ``exact`` or ``simulated``.
+    states, solver, residual
+        Of an exact chain: its size, stationary solver, and ||pi T - pi||_1.
+    throughput_low_tok_s, throughput_high_tok_s
+        95 % interval of a simulated figure; None of an exact one, and of candidates that were
+        dropped early.
     """
 
     B: tuple[int, ...]
     throughput_tok_s: float
-    states: int
+    states: int | None
     method: str
-    solver: str
-    residual: float
+    solver: str | None
+    residual: float | None
+    throughput_low_tok_s: float | None = None
+    throughput_high_tok_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Choice:
         Eager launching, B = (1, ..., 1): what is gained is gained over it. It is no candidate
         where other thresholds are fixed.
     ranked
-        All candidates, best throughput first.
+        All candidates, best throughput first; those that a race dropped come last.
     tied
         Those the model cannot tell from the best, the chosen one included.
     """
@@ -81,12 +86,15 @@ class Choice:
         return 100.0 * (self.best.throughput_tok_s / self.eager.throughput_tok_s - 1.0)
 
 
-def choose(candidates: Sequence[Candidate], eager: Candidate) -> Choice:
-    """Choose among at least one candidate by the rule above."""
+def choose(
+    candidates: Sequence[Candidate], eager: Candidate, dropped: Sequence[Candidate] = ()
+) -> Choice:
+    """Choose among at least one candidate by the rule above; ``dropped`` are not chosen."""
     ranked = sorted(candidates, key=lambda c: (-c.throughput_tok_s, sum(c.B), c.B))
     floor = ranked[0].throughput_tok_s * (1.0 - INDISTINGUISHABLE)
     tied = [c for c in ranked if c.throughput_tok_s >= floor]
     best = min(tied, key=lambda c: (sum(c.B), -c.throughput_tok_s, c.B))
+    ranked += sorted(dropped, key=lambda c: (-c.throughput_tok_s, sum(c.B), c.B))
     others = [c for c in ranked if c is not best]
     runner_up = None
     if others:

@@ -46,10 +46,9 @@ class Sweep:
         shared = self.tables[0].to_dict()
         del shared["thresholds"]
         if "system" in shared:
-            shared["system"] = {
-                key: value
-                for key, value in shared["system"].items()
-                if key != "transition_probability"
+            P = shared["system"]["transition_probability"]
+            shared["system"] = shared["system"] | {
+                "transition_probability": [None, *P[1:]]  # the first row is what is swept
             }
         return shared | {
             "schema": "trmodel/sweep",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trmodel.errors import InputError, UsageError
@@ -62,3 +62,27 @@ class Thresholds:
     def of_model(self, i: int) -> Sequence[int]:
         """Return the thresholds of model i for n = 1, 2, ..., max_n."""
         return [B[i] for B in self.vectors]
+
+
+def interpolated(
+    n: int,
+    below: tuple[int, Sequence[int]],
+    above: tuple[int, Sequence[int]],
+    fixed: Mapping[int, int],
+) -> tuple[int, ...]:
+    """Thresholds for n between two concurrencies with live ones: (n, B) of each.
+
+    Each threshold lies on the line between its two values, rounded down. As liveness is a linear
+    inequality in n and B, what is on the line is live, and rounding down keeps it so. Fixed
+    thresholds are kept as far as they are live; the others then share what is left.
+    """
+    (low, first), (high, last) = below, above
+    B = [
+        1 + ((b - 1) * (high - n) + (c - 1) * (n - low)) // (high - low)
+        for b, c in zip(first, last, strict=True)
+    ]
+    slack = n - 1
+    for i in sorted(range(len(B)), key=lambda i: i not in fixed):
+        B[i] = min(fixed.get(i, B[i]), slack + 1)
+        slack -= B[i] - 1
+    return tuple(B)

@@ -1,39 +1,50 @@
-"""Tuning: the best live thresholds for every concurrency up to the largest asked for.
+"""Tuning: the best live thresholds for every concurrency wanted, exactly or by simulation.
 
-Every live vector of every n = 1, 2, ..., max N is evaluated by the exact chain, rows in ascending
-order of n, so that a search that is stopped still leaves a table that is live: above its last row
-that row holds.
+**Exact.** Every live vector of every n = 1, 2, ..., max N is evaluated by the exact chain.
+**Simulated.** The wanted rows are searched by racing (`trmodel.search.simulated`); what lies
+between is interpolated. **Auto** is exact where the whole table is estimated to take minutes at
+most (`trmodel.search.exact`). Otherwise of the wanted rows those that are cheap are searched
+exactly and the others by racing.
+
+Rows come in ascending order of n, so that a search that is stopped still leaves a table that is
+live: above its last row that row holds.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from math import comb
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
-from threadpoolctl import threadpool_limits
+import numpy as np
 
 from trmodel.errors import LimitError, UsageError
-from trmodel.markov import Limits, Solver, solve_chain
+from trmodel.markov import Limits, Solver
 from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.metrics import chain_warnings, no_waiting_tok_s
-from trmodel.markov.transitions import Splits, split_table
+from trmodel.markov.transitions import split_table
 from trmodel.search.bound import bounds
-from trmodel.search.choose import Candidate, choose
+from trmodel.search.choose import choose
+from trmodel.search.exact import ROW_COST, TABLE_COST, count_vectors, row_costs, solve
 from trmodel.search.feasible import feasible_thresholds
+from trmodel.search.racing import Effort
+from trmodel.search.results import UNFINISHED, Memory
+from trmodel.search.simulated import RowSearch
+from trmodel.search.spread import in_order
 from trmodel.search.table import Row, ThresholdTable
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
 MAX_CHAINS = 1_000_000
 """More chains than this are not begun: their list alone would fill the memory."""
+_RACE = 100
+"""Steps of progress that a row found by racing counts as."""
 
+Method = Literal["auto", "exact", "simulated"]
+METHODS: tuple[Method, ...] = ("auto", "exact", "simulated")
 Progress = Callable[[int, int], None]
-"""Called with chains solved and chains in all."""
+"""Called with chains solved and chains in all; a row found by racing counts as 100 chains."""
 
 
 def tune_system(
@@ -41,6 +52,9 @@ def tune_system(
     wanted: Collection[int],
     *,
     fixed: Mapping[int, int] | None = None,
+    method: Method = "auto",
+    seed: int = 0,
+    effort: Effort = Effort(),
     solver: Solver = "auto",
     limits: Limits = Limits(),
     time_limit_s: float | None = None,
@@ -48,6 +62,7 @@ def tune_system(
     progress: Progress | None = None,
     origin: Mapping[str, Any] | None = None,
     bound: bool = False,
+    memory: Memory | None = None,
 ) -> ThresholdTable:
     """Tune a system for every n up to the largest wanted.
 
@@ -56,19 +71,25 @@ def tune_system(
     system
         Built for at least the largest wanted N.
     wanted
-        The concurrencies asked for; all rows from 1 to the largest are tuned.
+        The concurrencies asked for. The exact search tunes all rows from 1 to the largest.
     fixed
         Thresholds that are given, by model index. Below the wanted rows a fixed threshold above
         what is live at n is lowered to that, which the row's notes say.
+    method
+        See above.
+    seed, effort
+        Of searches by simulation.
     time_limit_s
         Seconds after which the search stops with the rows it has; chains in progress are
         finished first.
     deadline
         When these seconds are over, as `time.monotonic` tells it, if they began before this call.
     progress
-        Called after every chain.
+        Called after every chain, and now and then during a race.
     bound
         Also find for every row the throughput that no launch rule exceeds.
+    memory
+        Rows that need not be searched again, and what is told of every finished row.
 
     Raises
     ------
@@ -76,88 +97,158 @@ def tune_system(
         If the fixed thresholds are not live at a wanted N.
     LimitError
         If not one wanted row could be finished within the limits, or there are far too many
-        vectors.
+        vectors for the exact search that was asked for.
     UsageError
         If an argument makes no sense.
     """
     if not wanted or min(wanted) < 1:
         raise UsageError("N: at least one concurrency of at least 1 is needed")
-    fixed = dict(fixed or {})
-    for i, b in fixed.items():
-        if not (is_int(i) and is_int(b) and 0 <= i < system.M and b >= 1):
-            raise UsageError(f"B{i}: must be a threshold of at least 1 of models 0..{system.M - 1}")
-    fixed = {int(i): int(b) for i, b in fixed.items()}
-    _require_countable(system, max(wanted), fixed)
+    if method not in METHODS:
+        raise UsageError(f"method: must be one of {', '.join(METHODS)}, got {method}")
+    fixed = _checked(fixed or {}, system)
     no_waiting_tok_s(system)  # refuses a routing that commits nothing
     if bound:
         require_bounded(system)
-    systems = {n: system.with_N(n) for n in range(1, max(wanted) + 1)}
-    plans = {n: _plan(systems[n], fixed, n in wanted) for n in systems}
-    total = sum(len(plan.evaluated) for plan in plans.values())
+    for n in sorted(wanted):
+        if sum(b - 1 for b in fixed.values()) >= n:
+            feasible_thresholds(system.with_N(n), fixed)  # refuses, and says why
+    exact, raced = _divided(system, wanted, fixed, method)
+    plans = {n: _plan(system.with_N(n), fixed, n in wanted) for n in exact}
+    total = sum(len(plan.evaluated) for plan in plans.values()) + _RACE * len(raced)
+    options = search_options(wanted, method, fixed, solver, seed, effort)
+    known = memory.known(origin or {}, options) if memory else {}
     rows: list[Row] = []
     classes: list[int] = []
-    stopped = None
-    if time_limit_s is not None and deadline is None:
-        deadline = time.monotonic() + time_limit_s
     done = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool, threadpool_limits(1, user_api="blas"):
-        solved = _in_order(
-            pool,
-            (
-                (systems[n], B, splits)
-                for n, plan in plans.items()
-                for splits in [split_table(systems[n].restricted())]
-                for B in plan.evaluated
-            ),
-            solver,
-            limits,
+    if time_limit_s is not None and deadline is None:
+        deadline = monotonic() + time_limit_s
+
+    def warnings() -> tuple[str, ...]:
+        if any(row.N in wanted and row.choice.best.method == "exact" for row in rows):
+            return chain_warnings(system.restricted(), classes)
+        return system.restricted().warnings
+
+    def table(stopped: str | None) -> ThresholdTable:
+        return ThresholdTable(
+            models=system.models,
+            rows=tuple(rows),
+            wanted=tuple(sorted(wanted)),
+            origin=dict(origin or {}),
+            warnings=warnings(),
+            stopped=stopped,
+            search=options,
         )
-        try:
-            for n, plan in plans.items():
-                row = {}
-                for B in plan.evaluated:
-                    row[B], recurrent = next(solved)
-                    classes.append(recurrent)
-                    done += 1
-                    if progress:
-                        progress(done, total)
-                    if (
-                        time_limit_s is not None
-                        and deadline is not None
-                        and time.monotonic() > deadline
-                    ):
-                        raise LimitError(f"the time limit of {time_limit_s:g} s was reached")
-                candidates = [row[B] for B in plan.candidates]
-                rows.append(Row(n, choose(candidates, row[plan.eager]), plan.notes))
-        except LimitError as error:
-            stopped = f"{error} (rows up to N = {len(rows)} are complete)"
-        finally:
-            solved.close()
+
+    def reached(more: float = 0.0) -> None:
+        """Tell how far the search is, and end it if its time is over."""
+        if progress:
+            progress(done + int(more), total)
+        if time_limit_s is not None and deadline is not None and monotonic() > deadline:
+            raise LimitError(f"the time limit of {time_limit_s:g} s was reached")
+
+    def add(row: Row) -> None:
+        rows.append(row)
+        if memory and row.N not in known:
+            memory.save(table(UNFINISHED))
+
+    solved = in_order(
+        solve,
+        (
+            (each, B, splits, solver, limits)
+            for n in exact
+            if n not in known
+            for each in [system.with_N(n)]
+            for splits in [split_table(each.restricted())]
+            for B in plans[n].evaluated
+        ),
+    )
+    stopped = None
+    try:
+        for n, plan in plans.items():
+            if n in known:
+                done += len(plan.evaluated)
+                add(known[n])
+                continue
+            found = {}
+            for B in plan.evaluated:
+                result = next(solved)
+                if isinstance(result, LimitError):
+                    raise result
+                found[B], recurrent = result
+                classes.append(recurrent)
+                done += 1
+                reached()
+            candidates = [found[B] for B in plan.candidates]
+            add(Row(n, choose(candidates, found[plan.eager]), plan.notes))
+        search = RowSearch(seed, effort, solver, limits, lambda share: reached(share * _RACE))
+        for n in raced:
+            add(known[n] if n in known else search.row(system.with_N(n), fixed))
+            done += _RACE
+            reached()
+    except LimitError as error:
+        last = rows[-1].N if rows else 0
+        stopped = f"{error} (rows up to N = {last} are complete)"
+    finally:
+        solved.close()
     if stopped and not any(row.N in wanted for row in rows):
         raise LimitError(f"{stopped}, none that was asked for")
     if bound:
-        found = bounds(((systems[r.N], r.B, r.throughput_tok_s) for r in rows), deadline)
-        rows = [replace(row, bound=each) for row, each in zip(rows, found, strict=True)]
-    return ThresholdTable(
-        models=system.models,
-        rows=tuple(rows),
-        wanted=tuple(sorted(wanted)),
-        origin=dict(origin or {}),
-        warnings=chain_warnings(system.restricted(), classes),
-        stopped=stopped,
-    )
+        chosen = ((system.with_N(row.N), row.B, row.throughput_tok_s) for row in rows)
+        found_bounds = bounds(chosen, deadline)
+        rows = [replace(row, bound=each) for row, each in zip(rows, found_bounds, strict=True)]
+    return table(stopped)
 
 
-def _require_countable(system: RoutedSystem, max_n: int, fixed: Mapping[int, int]) -> None:
-    """Refuse a search whose vectors are too many to list, counted without listing them."""
-    free = len([i for i in system.reached if i not in fixed])
-    spent = sum(b - 1 for b in fixed.values())
-    count = sum(comb(max(n - 1 - spent, 0) + free, free) for n in range(1, max_n + 1))
-    if count > MAX_CHAINS:
+def search_options(
+    wanted: Collection[int],
+    method: Method,
+    fixed: Mapping[int, int],
+    solver: Solver,
+    seed: int,
+    effort: Effort,
+) -> dict[str, Any]:
+    """Say in plain values how a search was made, for its document."""
+    return {
+        "method": method,
+        "N": sorted(wanted),
+        "fixed": {str(i): int(b) for i, b in fixed.items()},
+        "solver": solver,
+        "seed": seed,
+        "work": effort.work,
+        "precision_percent": effort.precision_percent,
+    }
+
+
+def _checked(fixed: Mapping[int, int], system: RoutedSystem) -> dict[int, int]:
+    for i, b in fixed.items():
+        if not (is_int(i) and is_int(b) and 0 <= i < system.M and b >= 1):
+            raise UsageError(f"B{i}: must be a threshold of at least 1 of models 0..{system.M - 1}")
+    return {int(i): int(b) for i, b in fixed.items()}
+
+
+def _divided(
+    system: RoutedSystem, wanted: Collection[int], fixed: Mapping[int, int], method: Method
+) -> tuple[list[int], list[int]]:
+    """Divide the rows to search into those searched exactly and those found by racing."""
+    every = range(1, max(wanted) + 1)
+    chains = sum(count_vectors(system, n, fixed) for n in every)
+    if method == "exact" and chains > MAX_CHAINS:
         raise LimitError(
-            f"N = {max_n}: {count:,} chains would have to be solved, at most {MAX_CHAINS:,} are; "
-            "use a smaller N or fix a threshold (--B0 1)"
+            f"N = {max(wanted)}: {chains:,} chains would have to be solved, at most "
+            f"{MAX_CHAINS:,} are; use a smaller N, fix a threshold (--B0 1) or search by "
+            "simulation (--method simulated)"
         )
+    if method == "exact":
+        return list(every), []
+    cheap: set[int] = set()
+    if method == "auto":
+        costs = row_costs(system, every, fixed)
+        if chains <= MAX_CHAINS and sum(costs.values()) <= TABLE_COST:
+            return list(every), []
+        if not np.any(system.handoff_ms):  # which only a simulation has
+            cheap = {n for n in wanted if costs[n] <= ROW_COST}
+    exact = {1, *cheap}  # at n = 1 there is but one live vector
+    return sorted(exact), sorted(set(wanted) - exact)
 
 
 @dataclass(frozen=True)
@@ -189,38 +280,3 @@ def _plan(system: RoutedSystem, fixed: Mapping[int, int], wanted: bool) -> _Plan
         if lowered[i] != b
     )
     return _Plan(feasible_thresholds(system, lowered), eager, changed)
-
-
-Job = tuple[RoutedSystem, tuple[int, ...], Splits]
-Solved = tuple[Candidate, int]
-"""A candidate and the number of its chain's recurrent classes."""
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, jobs: Iterable[Job], solver: Solver, limits: Limits
-) -> Generator[Solved, None, None]:
-    """Solve chains on all cores, a few ahead of the one that is yielded next.
-
-    (The compiled parts run outside the interpreter lock; few in flight bound the memory.)
-    """
-
-    def solve(job: Job) -> Solved:
-        system, B, splits = job
-        chain = solve_chain(system, B, solver=solver, limits=limits, splits=splits)
-        candidate = Candidate(
-            B, chain.throughput_tok_s, chain.states, "exact", chain.method, chain.residual
-        )
-        return candidate, chain.recurrent_classes
-
-    pending: list[Future[Solved]] = []
-    ahead = 2 * (os.cpu_count() or 1)
-    try:
-        for job in jobs:
-            pending.append(pool.submit(solve, job))
-            if len(pending) > ahead:
-                yield pending.pop(0).result()
-        while pending:
-            yield pending.pop(0).result()
-    finally:
-        for future in pending:
-            future.cancel()
