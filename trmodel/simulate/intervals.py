@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from trmodel.arrays import FloatArray
 
@@ -69,7 +69,7 @@ def quantile(whole: float, sections: Sequence[float], confidence: float) -> Esti
 
 
 def _around(value: float, spread: float, n: int, confidence: float) -> Estimate:
-    half = float(student.ppf(0.5 + confidence / 2.0, n - 1)) * spread
+    half = float(stdtrit(n - 1, 0.5 + confidence / 2.0)) * spread
     return Estimate(value, value - half, value + half)
 
 
