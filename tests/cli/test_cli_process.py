@@ -76,7 +76,10 @@ def test_an_interrupt_is_quiet_and_leaves_the_rows_that_were_found(tmp_path):
     )
     assert process.stderr is not None
     process.stderr.readline()  # "profile: ...": the search begins
-    time.sleep(1.0)
+    for _ in range(600):  # rows are written every few seconds
+        time.sleep(0.1)
+        if list(tmp_path.glob("x.json")):
+            break
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

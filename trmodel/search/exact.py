@@ -18,7 +18,7 @@ from trmodel.markov.transitions import Splits, split_table
 from trmodel.search.choose import Candidate
 from trmodel.system import RoutedSystem
 
-TABLE_COST = 6e9
+TABLE_COST = 1.6e10
 """The most that the exact search of a whole table may cost to be the automatic choice: some
 minutes on two cores. Two models up to N = 32 stay below it."""
 ROW_COST = 3e7

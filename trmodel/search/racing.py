@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from trmodel.arrays import FloatArray
 from trmodel.search.choose import INDISTINGUISHABLE
@@ -178,7 +178,7 @@ def _judged(runners: list[Runner], alpha: float) -> tuple[list[Runner], list[Run
     """
     leader, tolerance = runners[0], INDISTINGUISHABLE * runners[0].throughput_tok_s
     n = len(leader.sections)
-    q = float(student.ppf(1.0 - alpha, n - 1))
+    q = float(stdtrit(n - 1, 1.0 - alpha))
     leader.ratio = 1.0
     stay, dropped, decided = [leader], [], True
     for runner in runners[1:]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from trmodel.arrays import FloatArray
 
@@ -61,7 +61,7 @@ def ratio(y: FloatArray, x: FloatArray, confidence: float) -> Estimate:
 
 def around(value: float, spread: float, n: int, confidence: float) -> Estimate:
     """Return the interval of a mean of n independent contributions with this standard error."""
-    half = float(student.ppf(0.5 + confidence / 2.0, n - 1)) * spread
+    half = float(stdtrit(n - 1, 0.5 + confidence / 2.0)) * spread
     return Estimate(value, value - half, value + half)
 
 
