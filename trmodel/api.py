@@ -119,7 +119,7 @@ def tune(
     limits: Limits = Limits(),
     time_limit_s: float | None = None,
     deadline: float | None = None,
-    bound: bool = False,
+    bound: bool | None = None,
     progress: Progress | None = None,
     results: StrPath | Memory | None = None,
     resume: bool = False,

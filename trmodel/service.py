@@ -54,7 +54,7 @@ def tune_with_objectives(
     loaded = load_profile(profile)
     system = _largest_system(loaded, N, options)
     objectives = parse_objectives(slo, system, system.restart is not None)
-    table = tune(loaded, N, progress=progress, **options)
+    table = tune(loaded, N, seed=seed, progress=progress, **options)
     return constrain_table(system, table, objectives, seed=seed, progress=progress)
 
 
@@ -81,7 +81,7 @@ def pareto(
     loaded = load_profile(profile)
     system = _largest_system(loaded, N, options)
     wanted = parse_delay(delay, system, system.restart is not None)
-    table = tune(loaded, N, progress=progress, **options)
+    table = tune(loaded, N, bound=False, progress=progress, **options)
     if table.stopped:
         raise LimitError(table.stopped)
     return pareto_of_row(
@@ -150,7 +150,7 @@ def arrivals(
     simulated = Options(hold_ms=hold_ms, reply_tokens=lengths)
     vectors: Sequence[int] | Sequence[Sequence[int]]
     if thresholds is None:
-        table = tune(loaded, N, progress=progress, **options)
+        table = tune(loaded, N, bound=False, progress=progress, **options)
         if table.stopped:
             raise LimitError(table.stopped)
         vectors = table.thresholds.vectors
@@ -177,7 +177,8 @@ def _largest_system(
     loaded: LoadedProfile, N: int | Collection[int], options: Mapping[str, Any]
 ) -> RoutedSystem:
     """Build the system that `tune` does with these options."""
-    asked = {key: options.get(key) for key in ("routing", "p", "context", "max_batch", "grid_ms")}
+    names = ("routing", "p", "context", "completion", "max_batch", "grid_ms")
+    asked = {name: options.get(name) for name in names}
     wanted, _ = fitting(
         loaded, N, asked["routing"], context=asked["context"], clip=options.get("clip", False)
     )

@@ -6,6 +6,7 @@ import pytest
 
 import trmodel
 from trmodel.errors import LimitError, NotConvergedError, UsageError
+from trmodel.markov import Limits
 from trmodel.search import tune_system
 from trmodel.search.bound import bounds
 from trmodel.system import RoutedSystem
@@ -32,7 +33,7 @@ def test_documents_and_records_have_the_columns(table):
         assert row["bound_tok_s"] == pytest.approx(403.717, abs=1e-3)
         assert row["gap_percent"] == pytest.approx(1.17, abs=0.02)
     assert list(table.to_pandas(every_row=True)["gap_percent"].isna()) == [False] * 8
-    without = trmodel.tune("a100-paper", N=2)
+    without = trmodel.tune("a100-paper", N=2, bound=False)
     assert "bound_tok_s" not in without.to_dict()["rows"][0]
     assert "gap_percent" not in without.to_records()[0]
 
@@ -40,7 +41,7 @@ def test_documents_and_records_have_the_columns(table):
 def test_out_of_reach_is_an_empty_cell_with_one_note(monkeypatch):
     calls = []
 
-    def refuse(system, B):
+    def refuse(system, B, **_):
         calls.append(system.N)
         raise LimitError(f"N = {system.N}: outgrows the limit")
 
@@ -55,7 +56,7 @@ def test_out_of_reach_is_an_empty_cell_with_one_note(monkeypatch):
 def test_a_bound_that_does_not_converge_is_missing_in_its_row_only(monkeypatch):
     from trmodel.markov import best_launch_rule
 
-    def fails_at_two(system, B):
+    def fails_at_two(system, B, **_):
         if system.N == 2:
             raise NotConvergedError("known to 1e-3 only")
         return best_launch_rule(system, B)
@@ -68,10 +69,23 @@ def test_a_bound_that_does_not_converge_is_missing_in_its_row_only(monkeypatch):
 
 def test_the_time_limit_holds_for_bounds_too():
     system = RoutedSystem(["m"], [1.0], [[1.0]], [[1.0]], 1)
-    (late,) = bounds([(system, (1,), 1000.0)], deadline=time.monotonic() - 1)
+    (late,) = bounds([(system, (1,))], deadline=time.monotonic() - 1)
     assert late.missing == "no bound: the time limit was reached"
-    (found,) = bounds([(system, (1,), 1000.0)], deadline=time.monotonic() + 60)
-    assert found.gap_percent == pytest.approx(0.0, abs=1e-6)
+    (found,) = bounds([(system, (1,))], deadline=time.monotonic() + 60)
+    assert found.to_dict(1000.0)["gap_percent"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_bounds_come_by_themselves_where_they_are_cheap(monkeypatch):
+    monkeypatch.setattr("trmodel.search.bound.CHEAP", Limits(states=100, transitions=1_000_000))
+    table = trmodel.tune("a100-paper", N=range(1, 7))
+    bounded = [row.bound.bound_tok_s is not None for row in table.rows]
+    assert bounded == sorted(bounded, reverse=True)
+    assert True in bounded
+    assert False in bounded
+    assert table.row(6).notes[-1] == "no bound: it would take a while (--bound)"
+    assert (
+        "bound_tok_s" not in trmodel.tune("a100-paper", N=3, routing="glimprouter").to_records()[0]
+    )
 
 
 def test_what_has_no_single_best_rule_is_refused_before_the_search():

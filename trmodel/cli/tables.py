@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trmodel.cli.explain import Explanation
 
 HEADINGS = ("N", "B", "tok/s", "per request", "eager", "gain %")
-BOUND_HEADINGS = ("bound", "gap %")
+BOUND_HEADINGS = ("gap %",)
 LAST_HEADINGS = ("runner-up", "notes")
 LEFT = ("B", "runner-up", "notes")
 
@@ -112,7 +112,7 @@ def _cells(row: Mapping[str, Any], bounded: bool) -> tuple[str, ...]:
     """The cells of a row's plain values; one that was not searched has thresholds only."""
     chosen = (str(row["N"]), shown_vector(row["B"]))
     if row["throughput_tok_s"] is None:
-        return (*chosen, *[""] * (5 + 2 * bounded))
+        return (*chosen, *[""] * (5 + bounded))
     throughput = f"{row['throughput_tok_s']:.1f}"
     if row["throughput_low_tok_s"] is not None:
         half = 0.5 * (row["throughput_high_tok_s"] - row["throughput_low_tok_s"])
@@ -125,17 +125,15 @@ def _cells(row: Mapping[str, Any], bounded: bool) -> tuple[str, ...]:
         f"{row['request_speed_tok_s']:.1f}",
         f"{row['eager_tok_s']:.1f}",
         f"{row['gain_percent']:.1f}",
-        *(_bound(row) if bounded else ()),
+        *([_gap(row)] if bounded else []),
         "" if second is None else f"{shown_vector(second['B'])} ({loss})",
     )
 
 
-def _bound(row: Mapping[str, Any]) -> tuple[str, str]:
-    bound, gap = row["bound_tok_s"], row["gap_percent"]
-    if bound is None or gap is None:
-        return "", ""
+def _gap(row: Mapping[str, Any]) -> str:
+    gap = row["gap_percent"]
     # Thresholds that are the best rule can miss the bound by rounding to either side.
-    return f"{bound:.1f}", f"{abs(gap):.2f}"
+    return "" if gap is None else f"{abs(gap):.2f}"
 
 
 def _how(tables: Sequence[ThresholdTable]) -> str:

@@ -113,13 +113,15 @@ def tune(
         ),
     ] = None,
     bound: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--bound",
-            help="Also the throughput that no launch rule exceeds, and how far B is from it.",
+            "--bound/--no-bound",
+            help="The throughput that no launch rule exceeds, and how far B is from it. Default: "
+            "where that takes a second at most.",
+            show_default=False,
             rich_help_panel=options.OUTPUT,
         ),
-    ] = False,
+    ] = None,
     uncertainty: Annotated[
         bool,
         typer.Option(
@@ -172,8 +174,9 @@ def tune(
     tokens = context_of(context)
     completion = completion_of(reply_tokens, prompt_tokens, prefill_ms)
     _check(out, time_limit, values, p, explain, uncertainty)
-    results = _results(out, resume)
-    _check_resume(resume, plot if values is None else None, uncertainty)
+    # Objectives need every candidate of a row, of which a file keeps the best only.
+    results = None if slo and not resume else _results(out, resume)
+    _check_resume(resume, plot if values is None else None, uncertainty, bool(slo))
     check_slo(slo, sweep=sweep is not None, uncertainty=uncertainty)
     spreads = {
         "--p-spread": p_spread,
@@ -223,20 +226,11 @@ def tune(
             from trmodel import service
 
             found = service.tune_with_objectives(
-                slo,
-                loaded,
-                wanted,
-                seed=seed or 0,
-                deadline=deadline,
-                progress=progress,
-                **given,
-                **search,
+                slo, loaded, wanted, progress=progress, **given, **search
             )
             result = found.table
         elif values is None:
-            result = api.tune(
-                loaded, wanted, deadline=deadline, progress=progress, **given, **search
-            )
+            result = api.tune(loaded, wanted, progress=progress, **given, **search)
         else:
             del given["p"]
             result = api.sweep_p(values, loaded, wanted, progress=progress, **given, **search)
@@ -297,9 +291,9 @@ def _partial(out: Output, results: str | None) -> Iterator[None]:
         raise
 
 
-def _check_resume(resume: bool, plot: str | None, uncertainty: bool) -> None:
+def _check_resume(resume: bool, plot: str | None, uncertainty: bool, slo: bool) -> None:
     """Refuse with --resume what needs all candidates, of which a file keeps the best only."""
-    needing = {"--plot": plot is not None, "--uncertainty": uncertainty}
+    needing = {"--plot": plot is not None, "--uncertainty": uncertainty, "--slo": slo}
     for option in [option for option, asked in needing.items() if asked and resume]:
         raise UsageError(f"{option}: needs every candidate of a row; leave out --resume")
 

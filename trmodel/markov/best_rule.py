@@ -267,10 +267,10 @@ def require_bounded(system: RoutedSystem) -> None:
     UsageError, InputError
         See `best_launch_rule`.
     """
-    if len(system.transition_probability) != system.M:
+    if not system.plain:
         raise UsageError(
             "the best launch rule needs one phase per model; this routing has "
-            f"{len(system.transition_probability)} phases for {system.M} models"
+            f"{system.U} phases for {system.M} models"
         )
     reached = system.restricted()
     classes = recurrent_classes(csr_array(reached.transition_probability))

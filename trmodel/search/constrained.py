@@ -92,7 +92,8 @@ def constrain_table(
     if all(outcomes[N].chosen is None for N in wanted):
         raise InfeasibleError("\n".join(line for N in wanted for line in outcomes[N].lines))
     rows = tuple(_constrained_row(row, outcomes[row.N]) for row in table.rows)
-    return Constrained(replace(table, rows=rows), outcomes)
+    search = {**table.search, "objectives": [str(objective) for objective in objectives]}
+    return Constrained(replace(table, rows=rows, search=search), outcomes)
 
 
 def constrain_row(

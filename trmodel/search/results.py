@@ -25,6 +25,7 @@ from trmodel.documents import (
     write_text_atomically,
 )
 from trmodel.errors import InputError, UsageError
+from trmodel.search.bound import Bound
 from trmodel.search.choose import INDISTINGUISHABLE, Candidate, Choice, RunnerUp
 from trmodel.search.table import Row, ThresholdTable
 
@@ -184,14 +185,15 @@ def read_row(plain: Mapping[str, Any]) -> Row:
     tied = tuple(c for c in ranked if c.throughput_tok_s >= floor)
     choice = Choice(best, eager, runner_up, tuple(ranked), tied)
     read = (plain["candidates"], tuple(plain["notes"]))
-    return Row(plain["N"], choice, search=plain["search"], read=read)
+    bound = Bound(plain["bound_tok_s"]) if "bound_tok_s" in plain else None
+    return Row(plain["N"], choice, bound=bound, search=plain["search"], read=read)
 
 
 def _difference(before: Mapping[str, Any], given: Mapping[str, Any], sweep: bool) -> str | None:
     """Name the first input in which a document differs from what is given now."""
     old, new = _inputs(before, sweep), _inputs(given, sweep)
-    for key in new:
-        if old.get(key) != new[key]:
+    for key in (*new, *old):
+        if old.get(key) != new.get(key):
             return key
     return None if _same_batches(before, given) else "system.max_batch"
 

@@ -97,7 +97,7 @@ class Row:
             "request_speed_tok_s": best.throughput_tok_s / self.N,
             "eager_tok_s": eager.throughput_tok_s,
             "gain_percent": self.gain_percent,
-            **({} if self.bound is None else self.bound.to_dict()),
+            **({} if self.bound is None else self.bound.to_dict(self.throughput_tok_s)),
             "runner_up": None
             if second is None
             else {

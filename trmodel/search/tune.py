@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trmodel.errors import LimitError, UsageError
+from trmodel.errors import LimitError, TrmodelError, UsageError
 from trmodel.markov import Limits, Solver
 from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.metrics import chain_warnings, no_waiting_tok_s
@@ -61,7 +61,7 @@ def tune_system(
     deadline: float | None = None,
     progress: Progress | None = None,
     origin: Mapping[str, Any] | None = None,
-    bound: bool = False,
+    bound: bool | None = False,
     memory: Memory | None = None,
 ) -> ThresholdTable:
     """Tune a system for every n up to the largest wanted.
@@ -87,7 +87,8 @@ def tune_system(
     progress
         Called after every chain, and now and then during a race.
     bound
-        Also find for every row the throughput that no launch rule exceeds.
+        Also find for every row the throughput that no launch rule exceeds; None where there is
+        one and it is cheap.
     memory
         Rows that need not be searched again, and what is told of every finished row.
 
@@ -107,8 +108,7 @@ def tune_system(
         raise UsageError(f"method: must be one of {', '.join(METHODS)}, got {method}")
     fixed = _checked(fixed or {}, system)
     no_waiting_tok_s(system)  # refuses a routing that commits nothing
-    if bound:
-        require_bounded(system)
+    bounded = _bounded(system, bound)
     for n in sorted(wanted):
         if sum(b - 1 for b in fixed.values()) >= n:
             feasible_thresholds(system.with_N(n), fixed)  # refuses, and says why
@@ -192,9 +192,9 @@ def tune_system(
         solved.close()
     if stopped and not any(row.N in wanted for row in rows):
         raise LimitError(f"{stopped}, none that was asked for")
-    if bound:
-        chosen = ((system.with_N(row.N), row.B, row.throughput_tok_s) for row in rows)
-        found_bounds = bounds(chosen, deadline)
+    if bounded:
+        chosen = ((system.with_N(row.N), row.B) for row in rows)
+        found_bounds = bounds(chosen, deadline, cheap=bound is None)
         rows = [replace(row, bound=each) for row, each in zip(rows, found_bounds, strict=True)]
     return table(stopped)
 
@@ -217,6 +217,19 @@ def search_options(
         "work": effort.work,
         "precision_percent": effort.precision_percent,
     }
+
+
+def _bounded(system: RoutedSystem, bound: bool | None) -> bool:
+    """Whether rows get a bound; that of a system that has none is refused if it was asked for."""
+    if bound is False:
+        return False
+    try:
+        require_bounded(system)
+    except TrmodelError:
+        if bound:
+            raise
+        return False
+    return True
 
 
 def _checked(fixed: Mapping[int, int], system: RoutedSystem) -> dict[int, int]:
