@@ -48,9 +48,10 @@ def test_the_rule_is_written_and_read_back(run, tmp_path):
 def test_tune_with_bound(run):
     result = run("tune --profile a100-paper --N 4,8 --bound")
     assert result.code == 0
-    assert "bound   gap %" in result.out
-    assert "403.7    1.17" in result.out
-    assert "bound" not in run("tune --profile a100-paper --N 4").out
+    assert "gain %   gap %" in result.out
+    assert " 1.17 " in result.out
+    assert "gap %" in run("tune --profile a100-paper --N 4").out
+    assert "gap %" not in run("tune --profile a100-paper --N 4 --no-bound").out
     swept = run("tune --profile a100-paper --N 4 --bound --sweep p=0.2..0.3:0.1 --json").json
     assert all(row["gap_percent"] >= 0.0 for row in swept["rows"])
     records = list(csv.DictReader(io.StringIO(
