@@ -8,15 +8,12 @@ from trmodel.runtime.request import Batch, StepResult
 
 
 class Engine(Protocol):
-    """One model's engine. `step` blocks for as long as the pass takes; it is called by one thread.
+    """One model's engine; one thread calls it, and `step` blocks for as long as the pass takes."""
 
-    Attributes
-    ----------
-    kv_tokens
-        Tokens held in the cache, of all requests.
-    """
-
-    kv_tokens: int
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens held in the cache, of all requests."""
+        ...
 
     def step(self, batch: Batch) -> StepResult:
         """Read what each request's cache lacks and sample one token for each."""

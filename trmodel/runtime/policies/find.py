@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from trmodel.errors import InputError
-from trmodel.routing import Routing
 from trmodel.runtime.policies.base import Policy
 from trmodel.runtime.policies.bernoulli import Bernoulli
 from trmodel.runtime.policies.scripted import Scripted
@@ -16,18 +15,23 @@ from trmodel.runtime.policies.scripted import Scripted
 GROUP = "trmodel.policies"
 
 
-def find_policy(name: str, routing: Routing, options: Mapping[str, Any]) -> Policy:
+def find_policy(
+    name: str,
+    options: Mapping[str, Any],
+    transition_probability: Sequence[Sequence[float]],
+    committed_tokens: Sequence[Sequence[float]],
+) -> Policy:
     """Make the policy of a name.
 
     Parameters
     ----------
     name
-        ``bernoulli`` (the routing's p and c), ``scripted``, an entry point of the group
-        ``trmodel.policies``, or ``package.module:Class``.
-    routing
-        What the server was configured with.
+        ``bernoulli``, ``scripted``, an entry point of the group ``trmodel.policies``, or
+        ``package.module:Class``.
     options
         Keyword arguments of the policy's own.
+    transition_probability, committed_tokens
+        Of the server's routing, for ``bernoulli``.
 
     Raises
     ------
@@ -35,7 +39,7 @@ def find_policy(name: str, routing: Routing, options: Mapping[str, Any]) -> Poli
         If there is none of that name, or it cannot be made.
     """
     if name == "bernoulli":
-        return Bernoulli(routing.transition_probability, routing.committed_tokens)
+        return Bernoulli(transition_probability, committed_tokens)
     cls: Any = Scripted if name == "scripted" else _load(name)
     try:
         policy = cls(**options)
