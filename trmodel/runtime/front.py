@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -175,6 +176,10 @@ class Front:
             version = self.desk.propose(vectors)
             self._pump()
             return version
+
+    def locked(self) -> AbstractContextManager[bool]:
+        """Hold the desk still, to look at more than one thing in it."""
+        return self._lock
 
     def drain(self, timeout_s: float) -> bool:
         """Take no more requests and wait for those there are; False if some were left."""

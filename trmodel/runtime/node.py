@@ -114,8 +114,9 @@ class Node:
     def stop(self) -> None:
         """Stop the thread and close every socket."""
         self._stopping = True
-        self._wake()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._wake()
+            self._thread.join()
         for made in (self._receiver, *self._senders.values()):
             made.close()
         if self._auth is not None:
