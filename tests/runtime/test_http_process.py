@@ -58,6 +58,16 @@ def gone(processes, within_s):
     return not alive
 
 
+def gone_or_zombies(processes, within_s):
+    """Whether they end although their parent cannot take note."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if all(p.status() == psutil.STATUS_ZOMBIE for p in processes):
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def test_told_to_end_it_lets_replies_end_first(servers):
     server = servers().start().ready()
     models = server.models
@@ -115,6 +125,20 @@ def test_a_stream_outlives_its_subservers(servers):
     assert stream.lines[-1] == "[DONE]"
     assert stream.text == calm.text
     assert server.stats()["restarts"] == [1, 1]
+
+
+def test_a_stream_outlives_a_pause_of_the_front_end(servers):
+    server = servers().start().ready()
+    calm = Stream(server, max_tokens=100, seed=9)
+    calm.join(20.0)
+    models = server.models
+    stream = Stream(server, max_tokens=100, seed=9)
+    server.signal(signal.SIGSTOP)
+    assert gone_or_zombies(models, 6.0)
+    server.signal(signal.SIGCONT)
+    stream.join(30.0)
+    assert stream.lines[-1] == "[DONE]"
+    assert stream.text == calm.text
 
 
 def test_after_an_idle_time_requests_are_served_as_before(servers):
