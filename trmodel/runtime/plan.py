@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -134,7 +136,12 @@ def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:
             "transport: a subserver on another machine must know where everybody is; give the "
             f"address of {', '.join(left)}"
         )
-    return Path(tempfile.mkdtemp(prefix="trmodel-")) if left else None
+    if not left:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="trmodel-"))
+    # The front end removes it when it stops; this is for servers that never start.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _addresses(
