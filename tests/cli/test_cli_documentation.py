@@ -18,7 +18,16 @@ PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", 
 MODEL = ["tune", "predict", "best-rule", "simulate", "compare", "pareto", "arrivals"]
 ROUTING = [("routing", name) for name in ("list", "show", "fit")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
-COMMANDS = [*((name,) for name in MODEL), ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
+SERVING = [("serve",), ("subserver",)]
+"""They go on until they are told to end: tests/runtime runs them."""
+COMMANDS = [
+    *((name,) for name in (*MODEL, "keys")),
+    ("profile",),
+    *PROFILE,
+    *IMPORTS,
+    ("routing",),
+    *ROUTING,
+]
 TRACE = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 20
 LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
 
@@ -100,7 +109,7 @@ def section_of(command):
     return shared + found
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in GROUPS])
+@pytest.mark.parametrize("command", [c for c in COMMANDS + SERVING if c not in GROUPS])
 def test_every_option_is_documented(command):
     about = section_of(command)
     for parameter in help_of(*command).params:

@@ -1,0 +1,114 @@
+"""The server's file: what ``trmodel serve --config FILE`` reads, in YAML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from trmodel.documents import Document, Name, Number, StrPath, WholeNumber, parse_document, shown
+from trmodel.errors import InputError
+
+Positive = Annotated[Number, Field(gt=0)]
+Count = Annotated[WholeNumber, Field(ge=1)]
+
+
+class HttpConfig(Document):
+    """Where the front end listens."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[WholeNumber, Field(ge=0, le=65535)] = Field(
+        default=8000, description="0 takes a free one."
+    )
+    model_name: Name = Field(default="trmodel", description="What clients call the server's model.")
+    admin_key: Name | None = Field(
+        default=None,
+        description="Bearer token that changes of thresholds need; without one they are taken "
+        "from this machine alone.",
+    )
+    max_body_bytes: Count = 4 * 2**20
+    drain_s: Annotated[Number, Field(ge=0)] = Field(
+        default=30.0, description="So long requests may go on once the server is told to end."
+    )
+
+
+class TransportConfig(Document):
+    """How the processes reach each other."""
+
+    front: str | None = Field(
+        default=None, description="Address of the front end, tcp:// or ipc://."
+    )
+    models: Mapping[Name, str] = Field(
+        default={}, description="Address of each model's subserver; those left out are local."
+    )
+    remote: tuple[Name, ...] = Field(
+        default=(), description="Models whose subserver is started by hand, on another machine."
+    )
+    keys: str | None = Field(default=None, description="File made by 'trmodel keys', for TCP.")
+    starting_s: Positive = Field(
+        default=60.0, description="So long every subserver may take until it answers."
+    )
+
+
+class RetuneConfig(Document):
+    """Re-estimation of the routing while serving."""
+
+    mode: Literal["off", "advise", "on"] = "off"
+    every_s: Positive = 20.0
+    margin_percent: Annotated[Number, Field(ge=0)] = 0.5
+
+
+class ServerConfig(Document):
+    """One server."""
+
+    profile: str = Field(default="a100", description="A built-in name or a file.")
+    routing: str | None = None
+    engine: Literal["replay"] = "replay"
+    policy: Name = "bernoulli"
+    policy_options: Mapping[str, Any] = {}
+    thresholds: str = Field(
+        default="tune",
+        description="A file that 'trmodel tune -o' wrote; 'tune' to tune at the start; 'eager'.",
+    )
+    p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    max_live: Count = Field(default=16, description="Requests that run at a time, N.")
+    max_queue: Annotated[WholeNumber, Field(ge=0)] = Field(
+        default=256, description="Requests that may wait; more get 429."
+    )
+    max_batch: Count | None = None
+    hold_ms: Positive = Field(
+        default=1000.0, description="Longest that a request waits for a threshold."
+    )
+    max_tokens: Count = Field(default=4096, description="The most that one request may ask for.")
+    max_context: Count = Field(default=32768, description="Tokens of a prompt and its reply.")
+    http: HttpConfig = HttpConfig()
+    transport: TransportConfig = TransportConfig()
+    retune: RetuneConfig = RetuneConfig()
+
+
+def load_config(path: StrPath) -> ServerConfig:
+    """Read a server's file.
+
+    Raises
+    ------
+    InputError
+        With every problem of it.
+    """
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = yaml.safe_load(file)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise InputError(f"{shown(path)}: cannot be read: {reason}") from None
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        raise InputError(f"{shown(path)}: is no YAML{line}") from None
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise InputError(f"{shown(path)}: must hold named settings, such as 'profile: a100'")
+    return parse_document(ServerConfig, data, shown(path))

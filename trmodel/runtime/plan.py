@@ -1,0 +1,216 @@
+"""From a server's file to what its processes need: who the models are, how long steps take."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trmodel.errors import InputError, UsageError
+from trmodel.profile import LoadedProfile, build_system, load_profile
+from trmodel.runtime.config import ServerConfig
+from trmodel.runtime.policies import find_policy
+from trmodel.runtime.spec import SubserverSpec
+from trmodel.runtime.table import Vectors, check_vectors
+from trmodel.system import RoutedSystem
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A server to be started.
+
+    Attributes
+    ----------
+    system
+        At N = ``max_live``.
+    specs
+        One for each model, of incarnation 1.
+    vectors
+        The first thresholds.
+    folder
+        Of the local sockets, made for this server alone; to be removed after it.
+    """
+
+    config: ServerConfig
+    loaded: LoadedProfile
+    system: RoutedSystem
+    specs: tuple[SubserverSpec, ...]
+    vectors: Vectors
+    folder: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models."""
+        return self.system.models
+
+
+def make_plan(config: ServerConfig) -> Plan:
+    """Work out a server from its file.
+
+    Raises
+    ------
+    InputError, UsageError, InfeasibleError
+        If something in it, or in a file that it names, is wrong.
+    """
+    loaded, system = _system(config)
+    vectors = _first_vectors(config, system)
+    folder = _folder(config, system.models)
+    return Plan(config, loaded, system, _specs(config, system, folder), vectors, folder)
+
+
+def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
+    """Work out one model's subserver that is started by hand.
+
+    Raises
+    ------
+    InputError, UsageError, InfeasibleError
+        As `make_plan`, or if the file does not list the model under ``transport.remote``.
+    """
+    _, system = _system(config)
+    if name not in config.transport.remote:
+        remote = ", ".join(config.transport.remote) or "none"
+        raise InputError(f"{name}: is not under transport.remote, which has {remote}")
+    specs = _specs(config, system, _folder(config, system.models))
+    return specs[system.models.index(name)]
+
+
+def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
+    loaded = load_profile(config.profile)
+    system = build_system(
+        loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
+    )
+    if not system.plain:
+        raise UsageError("routing: one with phases needs a policy that knows them; not served yet")
+    # Each subserver makes its own; what is wrong with it is better said once, here.
+    find_policy(
+        config.policy,
+        config.policy_options,
+        _rows(system.transition_probability),
+        _rows(system.committed_tokens),
+    )
+    return loaded, system
+
+
+def _specs(
+    config: ServerConfig, system: RoutedSystem, folder: Path | None
+) -> tuple[SubserverSpec, ...]:
+    front, addresses = _addresses(config, system.models, folder)
+    return tuple(
+        SubserverSpec(
+            model=i,
+            names=system.models,
+            front_address=front,
+            addresses=addresses,
+            incarnation=1,
+            engine={"kind": config.engine, "latency_ms": system.latency_ms[i].tolist()},
+            policy=config.policy,
+            policy_options=dict(config.policy_options),
+            transition_probability=_rows(system.transition_probability),
+            committed_tokens=_rows(system.committed_tokens),
+            max_batch=system.max_batch[i],
+            hold_s=config.hold_ms / 1000.0,
+            keys=config.transport.keys,
+            supervised=name not in config.transport.remote,
+        )
+        for i, name in enumerate(system.models)
+    )
+
+
+def _rows(matrix: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())
+
+
+def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:
+    """Make a folder for the sockets of this machine, if some address is left to be chosen."""
+    transport = config.transport
+    if unknown := sorted({*transport.models, *transport.remote} - set(names)):
+        raise InputError(f"transport: no model is called {', '.join(unknown)}")
+    left = [name for name in names if name not in transport.models]
+    left += ["front"] if transport.front is None else []
+    if left and transport.remote:
+        raise InputError(
+            "transport: a subserver on another machine must know where everybody is; give the "
+            f"address of {', '.join(left)}"
+        )
+    if not left:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="trmodel-"))
+    # The front end removes it when it stops; this is for servers that never start.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _addresses(
+    config: ServerConfig, names: Sequence[str], folder: Path | None
+) -> tuple[str, tuple[str, ...]]:
+    transport = config.transport
+    addresses = tuple(
+        transport.models.get(name, f"ipc://{folder}/{i}") for i, name in enumerate(names)
+    )
+    front = transport.front or f"ipc://{folder}/front"
+    for address in (front, *addresses):
+        if not address.startswith(("ipc://", "tcp://")):
+            raise InputError(f"transport: {address} must begin with ipc:// or tcp://")
+        host = address.removeprefix("tcp://").rpartition(":")[0]
+        loopback = host in ("127.0.0.1", "localhost", "[::1]")
+        if address.startswith("tcp://") and not loopback and transport.keys is None:
+            raise InputError(
+                f"transport: {address} is not on this machine, which needs keys; make some with "
+                "'trmodel keys' and name the file under keys"
+            )
+    return front, addresses
+
+
+def _first_vectors(config: ServerConfig, system: RoutedSystem) -> Vectors:
+    if config.thresholds == "eager":
+        return ((1,) * system.M,)
+    if config.thresholds == "tune":
+        from trmodel.search import tune_system
+
+        return tune_system(system, [config.max_live]).thresholds.vectors
+    return read_vectors(config.thresholds, system.models)
+
+
+def read_vectors(path: str, names: Sequence[str]) -> Vectors:
+    """Read the thresholds of a document that ``trmodel tune -o`` wrote.
+
+    Raises
+    ------
+    InputError, InfeasibleError
+        If it is none, is for other models, or can deadlock.
+    """
+    from trmodel.documents import read_json
+
+    data, _ = read_json(path)
+    return vectors_of(data, names, path)
+
+
+def vectors_of(data: Any, names: Sequence[str], where: str, force: bool = False) -> Vectors:
+    """Take the thresholds out of a parsed document.
+
+    Raises
+    ------
+    InputError, InfeasibleError
+        As `read_vectors`; ``force`` lets the names of the models differ.
+    """
+    vectors = data.get("thresholds") if isinstance(data, dict) else None
+    if not isinstance(vectors, list) or not vectors:
+        raise InputError(f"{where}: has no thresholds; is it a file of 'trmodel tune -o'?")
+    models = data.get("models")
+    if models is not None and list(models) != list(names) and not force:
+        raise InputError(
+            f"{where}: is for the models {', '.join(map(str, models))}, not {', '.join(names)}"
+        )
+    for n, B in enumerate(vectors, start=1):
+        whole = isinstance(B, list) and all(type(b) is int and b >= 1 for b in B)
+        if not whole or len(B) != len(names):
+            raise InputError(
+                f"{where}: thresholds[{n - 1}]: {len(names)} whole numbers of at least 1 are needed"
+            )
+    result = tuple(tuple(B) for B in vectors)
+    check_vectors(result)
+    return result

@@ -1,0 +1,251 @@
+"""The scheduler of one model: who waits, who runs, who is pending, and when a batch starts.
+
+It does no input or output and reads no clock: messages and times are given to it, and what it has
+to say is returned. The launch rule is that of chain and simulation (`trmodel.launch`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from trmodel.launch import launch_size, threshold_in_force
+from trmodel.runtime.messages import (
+    FRONT,
+    Kind,
+    LiveCount,
+    Lost,
+    Message,
+    Owned,
+    PeerReq,
+    Report,
+)
+from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.request import Batch, Request, State, StepResult
+from trmodel.runtime.table import TableInForce
+
+Outgoing = tuple[int, Message]
+"""A message and the place it goes to."""
+
+
+class Scheduler:
+    """The requests of one model.
+
+    Parameters
+    ----------
+    model, M
+        Its place, and how many models there are.
+    policy
+        Decides who goes on after each step.
+    table
+        The thresholds in force.
+    max_batch
+        The most requests in one step.
+    hold_s
+        A partial batch starts once its oldest request has waited this long.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        M: int,
+        policy: Policy,
+        table: TableInForce,
+        max_batch: int,
+        hold_s: float,
+    ) -> None:
+        self.model, self.M = model, M
+        self.policy, self.table = policy, table
+        self.max_batch, self.hold_s = max_batch, hold_s
+        self.live = LiveCount()
+        self.requests: dict[int, Request] = {}
+        self.released: list[int] = []
+        """Requests whose KV is to be freed; the caller empties it."""
+        self._waiting: deque[Request] = deque()
+        self._running: Batch | None = None
+        self._ended: set[int] = set()
+        """Requests that are over, as long as messages about them may still be under way."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue, k_i."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Size of the running batch, b_i."""
+        return 0 if self._running is None else len(self._running)
+
+    def hear(self, live: LiveCount) -> None:
+        """Note how many requests are live, if it is news."""
+        if live.version <= self.live.version:
+            return
+        self.live = live
+        self._ended = {request for request in self._ended if request >= live.oldest}
+
+    def receive(self, message: PeerReq, now: float) -> list[Outgoing]:
+        """Take in a request, or what is said about one."""
+        request = self.requests.get(message.request)
+        if message.kind in (Kind.finished, Kind.aborted):
+            self._end(message.request)
+            return []
+        if message.request in self._ended or message.request < self.live.oldest:
+            return []
+        if request is not None and message.handoff <= request.handoff:
+            return []
+        if message.anchor > (0 if request is None else len(request.token_ids)):
+            return [(FRONT, Lost(message.request, message.handoff, self.model))]
+        if request is None:
+            request = Request(
+                id=message.request,
+                token_ids=[],
+                prompt=message.prompt,
+                sampling=message.sampling,
+                handoff=message.handoff,
+                steps=message.steps,
+                seen=[0] * self.M,
+            )
+            self.requests[request.id] = request
+        request.token_ids[message.anchor :] = message.token_ids
+        request.anchor = min(request.anchor, len(request.token_ids))
+        request.handoff, request.steps = message.handoff, message.steps
+        request.seen = list(message.seen)
+        request.seen[self.model] = len(request.token_ids)
+        self.policy.receive(message, request)
+        if request.state is not State.waiting:
+            self._queue(request, now)
+        return []
+
+    def _queue(self, request: Request, now: float) -> None:
+        if request.state is State.running:
+            # Rebuilt while a step on it runs: that step's outcome is void, its place is not.
+            self._void(request)
+        request.state, request.came_at = State.waiting, now
+        self._waiting.append(request)
+
+    def _void(self, request: Request) -> None:
+        assert self._running is not None
+        for place, running in enumerate(self._running.requests):
+            if running is request:
+                copy = Request(request.id, [], 0, request.sampling, -1, 0, [0] * self.M)
+                self._running.requests[place] = copy
+
+    def _end(self, number: int) -> None:
+        if number >= self.live.oldest:
+            self._ended.add(number)
+        request = self.requests.pop(number, None)
+        if request is None:
+            return
+        if request.state is State.waiting:
+            self._waiting.remove(request)
+        if request.state is not State.running:
+            self.released.append(number)
+
+    def next_batch(self, now: float) -> Batch | None:
+        """Start a batch if the launch rule says so."""
+        if not self._waiting or self._running is not None:
+            return None
+        threshold = threshold_in_force(
+            self.table.threshold(self.model, self.live.n),
+            now - self._waiting[0].came_at,
+            self.hold_s,
+        )
+        size = launch_size(len(self._waiting), 0, threshold, self.max_batch)
+        if size == 0:
+            return None
+        taken = [self._waiting.popleft() for _ in range(size)]
+        for request in taken:
+            request.state = State.running
+        self._running = Batch(self.model, taken, now, [now - r.came_at for r in taken])
+        return self._running
+
+    def next_deadline(self) -> float | None:
+        """When the oldest waiting request will have been held long enough, if one waits."""
+        if not self._waiting or self._running is not None:
+            return None
+        return self._waiting[0].came_at + self.hold_s
+
+    def complete(self, result: StepResult, now: float) -> list[Outgoing]:
+        """End the running batch: commit tokens, and hand over or queue every request."""
+        batch = self._running
+        assert batch is not None
+        self._running = None
+        outgoing: list[Outgoing] = []
+        destinations = self.policy.route(batch, result)
+        for request, token, destination in zip(
+            batch.requests, result.token_ids, destinations, strict=True
+        ):
+            if self.requests.get(request.id) is not request:
+                if request.id not in self.requests:
+                    self.released.append(request.id)  # it ended while it ran
+                continue
+            outgoing += self._after_step(request, token, int(destination), now)
+        return outgoing
+
+    def _after_step(
+        self, request: Request, token: int, destination: int, now: float
+    ) -> Iterable[Outgoing]:
+        request.anchor = len(request.token_ids)
+        request.steps += 1
+        position = request.committed
+        tokens = self.policy.commit(request, [token], self.model, destination)
+        finish = _cut(request, tokens)
+        request.token_ids += tokens
+        request.seen[self.model] = len(request.token_ids)
+        if finish == "" and destination != self.model:
+            request.handoff += 1
+        yield (
+            FRONT,
+            Report(
+                request.id,
+                request.handoff,
+                request.steps,
+                position,
+                tuple(tokens),
+                self.model if finish else destination,
+                finish,
+            ),
+        )
+        if finish:
+            self._end(request.id)
+            self.released.append(request.id)
+        elif destination == self.model:
+            request.state, request.came_at = State.waiting, now
+            self._waiting.append(request)
+        else:
+            request.state = State.pending
+            message = self.policy.send(request, self.model, destination)
+            request.seen[destination] = len(request.token_ids)
+            yield destination, message
+
+    def inventory(self, known: dict[int, int]) -> tuple[Owned, ...]:
+        """List the requests that this model owns, with the output that the front end lacks."""
+        return tuple(
+            Owned(
+                request.id,
+                request.handoff,
+                request.steps,
+                known.get(request.id, 0),
+                tuple(request.token_ids[request.prompt + known.get(request.id, 0) :]),
+            )
+            for request in self.requests.values()
+            if request.state is not State.pending
+        )
+
+    def abort_all(self) -> None:
+        """Forget every request and free its KV."""
+        for number in list(self.requests):
+            self._end(number)
+
+
+def _cut(request: Request, tokens: list[int]) -> str:
+    """Cut the new tokens where the reply ends, in place, and say why it does; empty if not."""
+    sampling = request.sampling
+    for place, token in enumerate(tokens):
+        if token in sampling.stop_ids:
+            del tokens[place:]
+            return "stop"
+        if request.committed + place + 1 >= sampling.max_tokens:
+            del tokens[place + 1 :]
+            return "length"
+    return ""

@@ -1,0 +1,278 @@
+"""A subserver: one model's process.
+
+The network thread takes in what clients and peers send; the main thread starts batches, runs the
+engine and hands requests on. They share the scheduler under one lock, which is never held while
+the engine works or a socket is used, so that neither waits for the other's work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from trmodel.errors import InputError, TrmodelError
+from trmodel.runtime.counters import Counters
+from trmodel.runtime.engines.base import Engine
+from trmodel.runtime.keys import load_keys
+from trmodel.runtime.messages import (
+    FRONT,
+    Counted,
+    Incarnations,
+    Inventory,
+    InventoryReply,
+    LiveCount,
+    Message,
+    NewTable,
+    PeerReq,
+    Report,
+    TableHeld,
+    UseTable,
+)
+from trmodel.runtime.node import Node
+from trmodel.runtime.policies import find_policy
+from trmodel.runtime.request import Batch
+from trmodel.runtime.scheduler import Outgoing, Scheduler
+from trmodel.runtime.spec import SubserverSpec
+from trmodel.runtime.table import TableInForce
+
+log = logging.getLogger(__name__)
+
+FRONT_SILENT_S = 4.0
+"""When nothing was heard of the front end for so long, it is gone."""
+COUNT_EVERY_S = 0.5
+SWITCH_S = 0.0005
+"""The engine's thread must get the interpreter as soon as its step is over."""
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+_CHECK_EVERY_S = 0.5
+
+
+class Subserver:
+    """One model: its network, scheduler and engine.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    engine
+        In place of the one that the spec names.
+    """
+
+    def __init__(self, spec: SubserverSpec, engine: Engine | None = None) -> None:
+        self.spec = spec
+        M = len(spec.names)
+        policy = find_policy(
+            spec.policy, spec.policy_options, spec.transition_probability, spec.committed_tokens
+        )
+        self.engine = make_engine(spec) if engine is None else engine
+        # Eager launching can never deadlock: it holds until the front end sends its table.
+        table = TableInForce(((1,) * M,))
+        self.scheduler = Scheduler(spec.model, M, policy, table, spec.max_batch, spec.hold_s)
+        self.counters = Counters(M)
+        self._changed = threading.Condition()
+        self._stopping = False
+        self.front_gone = False
+        """Whether it ended because the front end is gone or was started anew."""
+        self._front_incarnation = 0
+        keys = None if spec.keys is None else load_keys(spec.keys)
+        self.node = Node(spec.model, spec.places, spec.incarnation, self._inbox, keys)
+
+    def run(self) -> None:
+        """Serve until stopped or superseded."""
+        self.node.start()
+        next_count = next_check = time.monotonic()
+        try:
+            while not (self._stopping or self.node.superseded.is_set()):
+                now = time.monotonic()
+                if now >= next_count:
+                    self.node.post([(FRONT, self._counted())])
+                    next_count = now + COUNT_EVERY_S
+                if now >= next_check:
+                    self._check_front()
+                    next_check = now + _CHECK_EVERY_S
+                batch = self._next_batch(min(next_count, next_check))
+                if batch is not None:
+                    self._step(batch)
+        finally:
+            self.node.stop()
+            with self._changed:
+                self.scheduler.abort_all()
+                self._release()
+
+    def stop(self) -> None:
+        """End after the running step."""
+        self._stopping = True
+
+    def _next_batch(self, until: float) -> Batch | None:
+        """Wait for a batch that may start, at most until a time."""
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                batch = self.scheduler.next_batch(now)
+                self._release()
+                if batch is not None:
+                    self.counters.started(batch)
+                    return batch
+                end = min(until, self.scheduler.next_deadline() or until)
+                if now >= end:
+                    return None
+                self._changed.wait(end - now)
+        return None
+
+    def _step(self, batch: Batch) -> None:
+        result = self.engine.step(batch)
+        ended_at = time.monotonic()
+        with self._changed:
+            outgoing = self.scheduler.complete(result, ended_at)
+            self._release()
+            for _, message in outgoing:
+                if isinstance(message, Report):
+                    away = message.owner != self.spec.model
+                    self.counters.moved(message.owner, len(message.token_ids), away=away)
+            self.node.post(outgoing)
+            self.counters.stepped(batch, ended_at, time.monotonic())
+
+    def _release(self) -> None:
+        for number in self.scheduler.released:
+            self.engine.release(number)
+        self.scheduler.released.clear()
+
+    def _counted(self) -> Counted:
+        with self._changed:
+            values = self.counters.values(
+                waiting=self.scheduler.waiting,
+                running=self.scheduler.running,
+                held=len(self.scheduler.requests),
+                kv_tokens=self.engine.kv_tokens,
+                threshold=self.scheduler.table.threshold(self.spec.model, self.scheduler.live.n),
+                table_version=self.scheduler.table.version,
+                resent=sum(link.resent for link in self.node.links.values()),
+                pid=os.getpid(),
+            )
+        return Counted(self.spec.model, self.spec.incarnation, values)
+
+    def _check_front(self) -> None:
+        """End when the front end is gone.
+
+        If it was only slow it finds a new incarnation in this one's place and rebuilds what this
+        one had.
+        """
+        heard_at = self.node.links[FRONT].heard_at
+        silent = heard_at is not None and self.node.silent_s(FRONT, heard_at) > FRONT_SILENT_S
+        if silent or (self.spec.supervised and os.getppid() != self.spec.parent):
+            self._give_up()
+
+    def _front_anew(self) -> bool:
+        """Whether the front end was started anew: it must not find what the one before left."""
+        incarnation = self.node.links[FRONT].peer_incarnation
+        anew = self._front_incarnation not in (0, incarnation)
+        self._front_incarnation = self._front_incarnation or incarnation
+        return anew
+
+    def _give_up(self) -> None:
+        if not self.front_gone:
+            log.warning("%s: the front end is gone; its requests are given up", self._name)
+        self.front_gone = self._stopping = True
+
+    @property
+    def _name(self) -> str:
+        return self.spec.names[self.spec.model]
+
+    def _inbox(self, came: list[tuple[int, Message]], live: LiveCount) -> None:
+        with self._changed:
+            now = time.monotonic()
+            if self._front_anew():
+                self._give_up()
+                came = []
+            self.scheduler.hear(live)
+            for _, message in came:
+                self.node.post(self._handle(message, now))
+            self._changed.notify()
+
+    def _handle(self, message: Message, now: float) -> Iterable[Outgoing]:
+        me, table = self.spec.model, self.scheduler.table
+        if isinstance(message, PeerReq):
+            return self.scheduler.receive(message, now)
+        if isinstance(message, NewTable):
+            table.hold(message.version, message.vectors)
+            return [(FRONT, TableHeld(me, message.version))]
+        if isinstance(message, UseTable):
+            table.use(message.version)
+        elif isinstance(message, Incarnations):
+            for peer, incarnation in enumerate(message.of_model):
+                if peer != me:
+                    self.node.meet(peer, incarnation)
+        elif isinstance(message, Inventory):
+            owned = self.scheduler.inventory(dict(message.known))
+            return [(FRONT, InventoryReply(me, message.query, owned))]
+        return []
+
+
+def make_engine(spec: SubserverSpec) -> Engine:
+    """Make the engine that a spec names.
+
+    Raises
+    ------
+    InputError
+        If there is none of that kind.
+    """
+    arguments = dict(spec.engine)
+    kind = arguments.pop("kind")
+    if kind == "replay":
+        from trmodel.runtime.engines.replay import ReplayEngine
+
+        return ReplayEngine(spec.model, **arguments)
+    raise InputError(f"engine: {kind} is not known; there is replay")
+
+
+def run_remote(spec: SubserverSpec) -> None:
+    """Run a subserver that no front end looks after, until SIGTERM or SIGINT.
+
+    It outlives front ends: whenever one is gone it begins anew, with the same engine.
+    """
+    engine = make_engine(spec)
+    stopped = threading.Event()
+    server: Subserver | None = None
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        if server is not None:
+            server.stop()
+
+    sys.setswitchinterval(SWITCH_S)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    incarnation = 0
+    while not stopped.is_set():
+        incarnation = max(incarnation + 1, time.time_ns() // 10**6)
+        server = Subserver(msgspec.structs.replace(spec, incarnation=incarnation), engine)
+        if not stopped.is_set():
+            server.run()
+        if not server.front_gone:
+            break
+
+
+def main() -> int:
+    """Run the subserver whose spec comes on standard input."""
+    logging.basicConfig(format=LOG_FORMAT, level="INFO")
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=SubserverSpec)
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        server = Subserver(spec)
+    except TrmodelError as error:
+        log.error("%s: %s", spec.names[spec.model], error)
+        return error.exit_code
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    server.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
