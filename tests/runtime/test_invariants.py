@@ -14,6 +14,7 @@ aborted; thresholds change. At the end the network heals and everything must fin
 
 import os
 
+from executor_client import SCRIPT, faultless
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -35,12 +36,11 @@ from trmodel.runtime.messages import (
     encode,
 )
 from trmodel.runtime.policies import Scripted
-from trmodel.runtime.request import Request, State
+from trmodel.runtime.request import State
 from trmodel.runtime.scheduler import Scheduler
 from trmodel.runtime.table import TableInForce
 
 QUICK = os.environ.get("QUICK")
-SCRIPT = (0, 1, 0, 0, 1, 1, 0)
 MAX_LIVE = 4
 HOLD_S = 1e9
 """Nothing is ever held long enough: only the thresholds can start a batch."""
@@ -262,22 +262,6 @@ class Executor(RuleBasedStateMachine):
         for number in self.told:
             assert (number in self.ended) != (number in self.aborted)
         self.outputs_are_those_without_faults()
-
-
-def faultless(prompt, length, seed):
-    """The output of a request that is served alone, written independently of the scheduler."""
-    engines = [ReplayEngine(i, [0.0]) for i in range(2)]
-    tokens, output, at, step = [65] * prompt, [], 0, 0
-    while len(output) < length:
-        token = engines[at].token(
-            Request(0, tokens + output, prompt, Sampling(seed=seed), 0, 0, [0, 0])
-        )
-        onward = SCRIPT[step % len(SCRIPT)]
-        step += 1
-        if not (at == 0 and onward == 1):
-            output.append(token)
-        at = onward
-    return output
 
 
 TestExecutor = Executor.TestCase

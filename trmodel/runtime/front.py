@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -56,9 +56,11 @@ class Front:
     ----------
     plan
         What to run.
+    places
+        Addresses of every place as the front end sees them; None for those of the plan.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, places: Mapping[int, str] | None = None) -> None:
         self.plan = plan
         self.names = plan.names
         config = plan.config
@@ -89,7 +91,8 @@ class Front:
         self.failed: str | None = None
         """Why the server cannot go on."""
         keys = None if config.transport.keys is None else load_keys(config.transport.keys)
-        self.node = Node(FRONT, self._specs[0].places, incarnation, self._inbox, keys)
+        seen = self._specs[0].places if places is None else places
+        self.node = Node(FRONT, seen, incarnation, self._inbox, keys)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
 
     def start(self) -> None:
