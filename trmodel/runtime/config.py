@@ -82,6 +82,11 @@ class ServerConfig(Document):
     )
     max_tokens: Count = Field(default=4096, description="The most that one request may ask for.")
     max_context: Count = Field(default=32768, description="Tokens of a prompt and its reply.")
+    kv_tokens: Count | None = Field(
+        default=None,
+        description="Tokens that each model's cache holds, of all requests together: one is "
+        "admitted only when its prompt and its longest reply have room. None for no limit.",
+    )
     http: HttpConfig = HttpConfig()
     transport: TransportConfig = TransportConfig()
     retune: RetuneConfig = RetuneConfig()

@@ -7,6 +7,7 @@ place. It holds every committed token, so that any request can be rebuilt anywhe
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -64,6 +65,11 @@ class Entry:
     rebuild_from: int = -1
     live: bool = False
 
+    @property
+    def longest(self) -> int:
+        """Tokens that it may come to hold."""
+        return len(self.prompt) + self.sampling.max_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -93,6 +99,8 @@ class Desk:
     version
         Where the versions of the count of live requests begin; above those of any desk before it
         of which some process may still tell another.
+    kv_tokens
+        Tokens that each model's cache holds; None for no limit.
     """
 
     def __init__(
@@ -103,8 +111,10 @@ class Desk:
         max_queue: int,
         vectors: Vectors,
         version: int = 0,
+        kv_tokens: int | None = None,
     ) -> None:
         self.M, self.entry = M, entry
+        self._kv_left = math.inf if kv_tokens is None else kv_tokens
         self.max_live, self.max_queue = max_live, max_queue
         self.entries: dict[int, Entry] = {}
         self.outgoing: list[tuple[int, Message]] = []
@@ -142,19 +152,24 @@ class Desk:
         Busy
             If too many wait already.
         """
-        if len(self._queue) >= self.max_queue and self.n >= self.max_live:
-            raise Busy(f"{self.n} requests run and {self.queued} wait; try again later")
         entry = Entry(self._next_id, prompt, sampling, self.entry)
+        if self.queued >= self.max_queue and (self._queue or not self._has_room(entry)):
+            raise Busy(f"{self.n} requests run and {self.queued} wait; try again later")
         self._next_id += 1
         self.entries[entry.id] = entry
         self._queue.append(entry)
         self._admit()
         return entry.id
 
+    def _has_room(self, entry: Entry) -> bool:
+        """Whether it can be admitted: it may come to need its whole reply's KV on every model."""
+        return self.n < self.max_live and entry.longest <= self._kv_left
+
     def _admit(self) -> None:
-        while self._queue and self.n < self.max_live:
+        while self._queue and self._has_room(self._queue[0]):
             entry = self._queue.popleft()
             entry.live = True
+            self._kv_left -= entry.longest
             self._count(self.n + 1)
             self.events.append(Event(entry.id, ()))
             self._send_whole(entry)
@@ -191,6 +206,7 @@ class Desk:
         if not entry.live:
             self._queue.remove(entry)
             return
+        self._kv_left += entry.longest
         self._count(self.n - 1)
         for model in range(self.M):
             message = PeerReq(entry.id, entry.handoff, FRONT, model, kind)

@@ -73,6 +73,7 @@ class Front:
             config.max_queue,
             plan.vectors,
             version=incarnation,
+            kv_tokens=config.kv_tokens,
         )
         self._listeners: dict[int, Listener] = {}
         self.counted: dict[int, dict[str, Any]] = {}

@@ -261,14 +261,15 @@ def _stops(stop: Any) -> tuple[str, ...]:
 
 def _length(prompt: int, most: int | None, field: str, config: ServerConfig) -> int:
     """Work out how long a reply may become."""
-    room = config.max_context - prompt
+    context = min(config.max_context, config.kv_tokens or config.max_context)
+    room = context - prompt
     if most is not None and most > config.max_tokens:
         raise ApiError(400, f"{field}: must be at most {config.max_tokens}, got {most}", field)
     if room < (most or 1):
         raise ApiError(
             400,
             f"a prompt of {prompt} tokens and a reply of {most or 1} exceed the context of "
-            f"{config.max_context} tokens",
+            f"{context} tokens",
             "messages" if field == "max_completion_tokens" else "prompt",
             "context_length_exceeded",
         )
