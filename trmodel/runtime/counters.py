@@ -6,9 +6,14 @@ reader takes differences of totals over the window that it looks at.
 
 from __future__ import annotations
 
+from math import exp, floor, log
 from typing import Any
 
 from trmodel.runtime.request import Batch
+
+
+_BIN = log(1.01)
+"""Width of the bins that step times fall into, on a logarithmic scale: 1 %."""
 
 
 class Counters:
@@ -16,13 +21,20 @@ class Counters:
 
     def __init__(self, M: int) -> None:
         self.batches: dict[int, list[float]] = {}
-        """By batch size: batches, summed step time, summed squares of it; seconds."""
+        """By batch size: batches, summed step time, summed squares of it; seconds.
+
+        A step lasts from its start until the model can start the next: handing on is in it.
+        """
+        self.step_bins: dict[int, dict[int, int]] = {}
+        """By batch size: steps by the bin of their time; see `quantile_s`."""
+        self.arrivals = [[0, 0.0] for _ in range(M)]
+        """By source: handoffs taken in, and seconds since the end of the step that made them."""
         self.threshold_wait_s = 0.0
         """Request-seconds in the queue while the model was idle."""
         self.batch_wait_s = 0.0
         """Request-seconds in the queue while it ran."""
         self.forward_s = 0.0
-        """Request-seconds in running batches."""
+        """Request-seconds in running batches, until the engine was done."""
         self.route_s = 0.0
         """Request-seconds from the end of a step to the handing on."""
         self.extended = 0
@@ -43,14 +55,23 @@ class Counters:
 
     def stepped(self, batch: Batch, ended_at: float, handed_on_at: float) -> None:
         """Count a step that ended."""
-        took, size = ended_at - batch.started_at, len(batch)
+        took, size = handed_on_at - batch.started_at, len(batch)
         entry = self.batches.setdefault(size, [0, 0.0, 0.0])
         entry[0] += 1
         entry[1] += took
         entry[2] += took * took
-        self.forward_s += size * took
+        bins = self.step_bins.setdefault(size, {})
+        place = floor(log(max(took, 1e-9)) / _BIN)
+        bins[place] = bins.get(place, 0) + 1
+        self.forward_s += size * (ended_at - batch.started_at)
         self.route_s += size * (handed_on_at - ended_at)
         self._idle_since = handed_on_at
+
+    def arrived(self, source: int, lag_s: float) -> None:
+        """Count a handoff that joined the queue so long after the step that made it."""
+        entry = self.arrivals[source]
+        entry[0] += 1
+        entry[1] += lag_s
 
     def moved(self, destination: int, tokens: int, *, away: bool) -> None:
         """Count a request that a step sent to a model."""
@@ -62,6 +83,11 @@ class Counters:
         """Return the totals as plain values, with what else is true now."""
         return {
             "batches": {str(size): entry for size, entry in sorted(self.batches.items())},
+            "step_bins": {
+                str(size): {str(place): count for place, count in bins.items()}
+                for size, bins in sorted(self.step_bins.items())
+            },
+            "arrivals": self.arrivals,
             "threshold_wait_s": self.threshold_wait_s,
             "batch_wait_s": self.batch_wait_s,
             "forward_s": self.forward_s,
@@ -72,3 +98,13 @@ class Counters:
             "handoffs": self.handoffs,
             **now,
         }
+
+
+def quantile_s(bins: dict[int, int], q: float) -> float:
+    """Return a quantile of step times counted by bin, in seconds, to half a bin; nan if none."""
+    wanted, seen = q * sum(bins.values()), 0
+    for place, count in sorted(bins.items()):
+        seen += count
+        if seen >= wanted and count:
+            return exp((place + 0.5) * _BIN)
+    return float("nan")
