@@ -11,9 +11,11 @@ from typing import Any
 
 from trmodel.runtime.request import Batch
 
+_BIN = log(1.002)
+"""Width of the bins that times fall into, on a logarithmic scale: 0.2 %."""
 
-_BIN = log(1.01)
-"""Width of the bins that step times fall into, on a logarithmic scale: 1 %."""
+Bins = dict[int, int]
+"""How many times fell into each bin."""
 
 
 class Counters:
@@ -25,10 +27,11 @@ class Counters:
 
         A step lasts from its start until the model can start the next: handing on is in it.
         """
-        self.step_bins: dict[int, dict[int, int]] = {}
+        self.step_bins: dict[int, Bins] = {}
         """By batch size: steps by the bin of their time; see `quantile_s`."""
         self.arrivals = [[0, 0.0] for _ in range(M)]
         """By source: handoffs taken in, and seconds since the end of the step that made them."""
+        self.arrival_bins: list[Bins] = [{} for _ in range(M)]
         self.threshold_wait_s = 0.0
         """Request-seconds in the queue while the model was idle."""
         self.batch_wait_s = 0.0
@@ -60,9 +63,7 @@ class Counters:
         entry[0] += 1
         entry[1] += took
         entry[2] += took * took
-        bins = self.step_bins.setdefault(size, {})
-        place = floor(log(max(took, 1e-9)) / _BIN)
-        bins[place] = bins.get(place, 0) + 1
+        _count(self.step_bins.setdefault(size, {}), took)
         self.forward_s += size * (ended_at - batch.started_at)
         self.route_s += size * (handed_on_at - ended_at)
         self._idle_since = handed_on_at
@@ -72,6 +73,7 @@ class Counters:
         entry = self.arrivals[source]
         entry[0] += 1
         entry[1] += lag_s
+        _count(self.arrival_bins[source], lag_s)
 
     def moved(self, destination: int, tokens: int, *, away: bool) -> None:
         """Count a request that a step sent to a model."""
@@ -83,11 +85,9 @@ class Counters:
         """Return the totals as plain values, with what else is true now."""
         return {
             "batches": {str(size): entry for size, entry in sorted(self.batches.items())},
-            "step_bins": {
-                str(size): {str(place): count for place, count in bins.items()}
-                for size, bins in sorted(self.step_bins.items())
-            },
+            "step_bins": {str(size): _plain(bins) for size, bins in sorted(self.step_bins.items())},
             "arrivals": self.arrivals,
+            "arrival_bins": [_plain(bins) for bins in self.arrival_bins],
             "threshold_wait_s": self.threshold_wait_s,
             "batch_wait_s": self.batch_wait_s,
             "forward_s": self.forward_s,
@@ -100,7 +100,30 @@ class Counters:
         }
 
 
-def quantile_s(bins: dict[int, int], q: float) -> float:
+def _count(bins: Bins, seconds: float) -> None:
+    place = floor(log(max(seconds, 1e-9)) / _BIN)
+    bins[place] = bins.get(place, 0) + 1
+
+
+def _plain(bins: Bins) -> dict[str, int]:
+    return {str(place): count for place, count in bins.items()}
+
+
+def mean_s(bins: Bins, most: float) -> tuple[float, int]:
+    """Return the mean of the times up to ``most`` medians, in seconds, and how many are longer.
+
+    A step that takes much longer than its like was held up by something else on the machine.
+    """
+    limit = most * quantile_s(bins, 0.5)
+    kept = {place: count for place, count in bins.items() if exp((place + 0.5) * _BIN) <= limit}
+    held = sum(kept.values())
+    if not held:
+        return float("nan"), 0
+    total = sum(count * exp((place + 0.5) * _BIN) for place, count in kept.items())
+    return total / held, sum(bins.values()) - held
+
+
+def quantile_s(bins: Bins, q: float) -> float:
     """Return a quantile of step times counted by bin, in seconds, to half a bin; nan if none."""
     wanted, seen = q * sum(bins.values()), 0
     for place, count in sorted(bins.items()):

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+
 import msgspec
 
 from trmodel.errors import InputError

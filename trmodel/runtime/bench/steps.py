@@ -1,0 +1,280 @@
+"""Measure the step and handoff latencies of a running executor into a profile.
+
+Closed loops of N = 1, 2, 4, ... requests run under eager launching and, for every model, under the
+threshold N for that model alone, which makes all its batches N strong. Steps are pooled by batch
+size over all of them. A step lasts from its start until the model could start the next, so that
+scheduling and handing on are in it, as the model of the server needs. The table holds means, which are what throughput goes by;
+but steps of more than twice the median, which something else on the machine held up, are left out
+and counted in the provenance.
+
+The handoff latency of a pair of models is the mean time from the end of such a step until the
+request joins the other's queue, without those of more than ten times the median.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from trmodel._version import __version__
+from trmodel.errors import TrmodelError, UsageError
+from trmodel.profile import Profile
+from trmodel.profile.schema import Handoff, HandoffPair
+from trmodel.profile.tables import DecodeTable, Provenance
+from trmodel.routing import Routing
+from trmodel.runtime.bench.point import measure_point
+from trmodel.runtime.bench.target import Target
+from trmodel.runtime.counters import Bins, mean_s, quantile_s
+
+STALL, LATE = 2.0, 10.0
+"""Times of more than so many medians, of steps and of handoffs, are the machine's fault."""
+MOST_TRIES = 5
+MIN_SAMPLES = 20
+"""Steps of a batch size with fewer samples are left out of the table."""
+_PACKAGES = ("sglang", "torch", "pyzmq")
+
+
+def settings(sizes: Sequence[int], M: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the (N, B) to run so that every model takes batches of every size."""
+    found: dict[tuple[int, tuple[int, ...]], None] = {}
+    for N in sizes:
+        found[N, (1,) * M] = None
+        for i in range(M):
+            found[N, tuple(N if j == i else 1 for j in range(M))] = None
+    return list(found)
+
+
+def sizes_up_to(largest: int) -> list[int]:
+    """Return 1, 2, 4, ... and the largest itself.
+
+    Raises
+    ------
+    UsageError
+        If that is below 1.
+    """
+    if largest < 1:
+        raise UsageError(f"N: must be at least 1, got {largest}")
+    return sorted({*(2**k for k in range(largest.bit_length())), largest})
+
+
+class StepMeasurements:
+    """Steps and handoffs, pooled over points.
+
+    Parameters
+    ----------
+    models
+        The server's, in order.
+    """
+
+    def __init__(self, models: Sequence[str]) -> None:
+        self.models = tuple(models)
+        M = len(self.models)
+        self.steps: list[dict[int, list[float]]] = [{} for _ in range(M)]
+        """By model and batch size: steps, summed time, summed squares; seconds."""
+        self.bins: list[dict[int, Bins]] = [{} for _ in range(M)]
+        self.lags: list[list[Bins]] = [[{} for _ in range(M)] for _ in range(M)]
+        """By source and destination: times from the end of the engine's step, by bin."""
+        self.route_s = [0.0] * M
+        self.requests = [0] * M
+
+    def add(self, point: dict[str, Any]) -> None:
+        """Take in what was measured at one setting."""
+        for i, model in enumerate(point["per_model"]):
+            for size, (count, total, squares, bins) in model["steps"].items():
+                entry = self.steps[i].setdefault(int(size), [0, 0.0, 0.0])
+                for place, value in enumerate((count, total, squares)):
+                    entry[place] += value
+                _pool(self.bins[i].setdefault(int(size), {}), bins)
+                self.requests[i] += int(size) * count
+                self.route_s[i] += model["route_ms"] / 1000.0 * int(size) * count
+            for source, (_, _, bins) in enumerate(model["arrivals"]):
+                _pool(self.lags[source][i], bins)
+
+    def handoffs(self, source: int, destination: int) -> int:
+        """Return how many handoffs were timed."""
+        return sum(self.lags[source][destination].values())
+
+    def steps_ms(self, i: int, fewest: int = 1) -> dict[int, float]:
+        """Return mean step times of a model by batch size, of which there are enough steps."""
+        return {
+            size: 1000.0 * mean_s(bins, STALL)[0]
+            for size, bins in sorted(self.bins[i].items())
+            if sum(bins.values()) >= fewest
+        }
+
+    def table(self, i: int) -> dict[int, tuple[float, str]]:
+        """Return mean step times of a model in ms by batch size, each with its circumstances.
+
+        Raises
+        ------
+        TrmodelError
+            If there are too few steps of every size.
+        """
+        found = {}
+        for size, latency_ms in self.steps_ms(i, MIN_SAMPLES).items():
+            count, total, squares = self.steps[i][size]
+            spread = math.sqrt(max(squares / count - (total / count) ** 2, 0.0))
+            median = quantile_s(self.bins[i][size], 0.5)
+            stalls = mean_s(self.bins[i][size], STALL)[1]
+            told = (
+                f"batch {size}: {count:.0f}, median {1000.0 * median:.4g} ms, standard deviation "
+                f"{1000.0 * spread:.2g} ms" + (f", {stalls} stalls left out" if stalls else "")
+            )
+            found[size] = (latency_ms, told)
+        if not found or 1 not in found:
+            raise TrmodelError(
+                f"{self.models[i]}: fewer than {MIN_SAMPLES} steps with one request were seen; "
+                "measure longer, or with a routing that uses the model"
+            )
+        return found
+
+    def handoff_ms(self, source: int, destination: int) -> float | None:
+        """Return the mean latency of a handoff; None if none was seen on one machine."""
+        if not self.handoffs(source, destination):
+            return None
+        lag_s, _ = mean_s(self.lags[source][destination], LATE)
+        route_s = self.route_s[source] / max(self.requests[source], 1)
+        return 1000.0 * max(lag_s - route_s, 0.0)
+
+    def profile(self, like: Profile, name: str, source: str, routing: Routing | None) -> Profile:
+        """Make the profile document.
+
+        Parameters
+        ----------
+        like
+            A profile with these models: machine, memory and splits are taken from it.
+        name, source
+            Of the profile, and what was measured.
+        routing
+            Default routing; None for that of ``like``.
+
+        Raises
+        ------
+        TrmodelError, InputError
+            If there are too few steps, or ``like`` lacks a model.
+        """
+        by_name = {model.name: model for model in like.models}
+        if missing := [model for model in self.models if model not in by_name]:
+            raise UsageError(f"like: {like.name} has no model {', '.join(missing)}")
+        where = f"trmodel {__version__}: {source}"
+        models = tuple(
+            by_name[model].model_copy(
+                update={"decode": self._decode(i, where), "extend": None, "overhead": None}
+            )
+            for i, model in enumerate(self.models)
+        )
+        software = {"trmodel": __version__, "python": platform.python_version()}
+        for package in _PACKAGES:
+            try:
+                software[package] = version(package)
+            except PackageNotFoundError:
+                continue
+        note = f"measured on {platform.machine()}, {platform.system()} {platform.release()}"
+        return Profile.model_validate(
+            like.model_copy(
+                update={
+                    "name": name,
+                    "description": f"Steps and handoffs of a running executor ({source}).",
+                    "hardware": like.hardware.model_copy(update={"note": note}),
+                    "software": software,
+                    "obtained": "measured",
+                    "grid_ms": 0.05,
+                    "models": models,
+                    "slow_downs": (),
+                    "handoff": self._handoff(where),
+                    "fit": None,
+                    **({} if routing is None else {"routing": routing}),
+                }
+            ).model_dump(by_alias=True)
+        )
+
+    def _decode(self, i: int, where: str) -> DecodeTable:
+        table = self.table(i)
+        told = "; ".join(told for _, told in table.values())
+        return DecodeTable(
+            batch=tuple(table),
+            latency_ms=tuple(round(mean, 4) for mean, _ in table.values()),
+            context_tokens=None,
+            provenance=Provenance(
+                method="measured",
+                source=where,
+                note=f"Means of whole steps, scheduling and what models that ran at the same time "
+                f"did to them included; warm-up left out. Steps: {told}.",
+            ),
+        )
+
+    def _handoff(self, where: str) -> Handoff | None:
+        M = len(self.models)
+        pairs = {
+            (i, j): latency
+            for i in range(M)
+            for j in range(M)
+            if i != j and (latency := self.handoff_ms(i, j)) is not None
+        }
+        if not pairs:
+            return None
+        count = sum(self.handoffs(i, j) for i, j in pairs)
+        mean = sum(self.handoffs(i, j) * latency for (i, j), latency in pairs.items()) / count
+        return Handoff(
+            latency_ms=round(mean, 4),
+            pairs=tuple(
+                HandoffPair(
+                    source=self.models[i],
+                    destination=self.models[j],
+                    latency_ms=round(latency, 4),
+                )
+                for (i, j), latency in pairs.items()
+            ),
+            provenance=Provenance(
+                method="measured",
+                source=where,
+                note=f"Mean of {count} handoffs, from the end of the step to the other queue.",
+            ),
+        )
+
+
+def _pool(pooled: Bins, bins: dict[str, int]) -> None:
+    for place, count in bins.items():
+        pooled[int(place)] = pooled.get(int(place), 0) + count
+
+
+def measure_steps(
+    target: Target,
+    largest: int,
+    *,
+    seconds: float = 2.0,
+    warm_up: float = 0.7,
+    sizes: Sequence[int] | None = None,
+    progress: Any = None,
+) -> StepMeasurements:
+    """Measure the steps of a server's models at batches up to the largest, and its handoffs.
+
+    Parameters
+    ----------
+    seconds, warm_up
+        Of every setting; one with too few large steps is repeated.
+    sizes
+        In place of `sizes_up_to`.
+    progress
+        Called with settings done and settings in all.
+
+    Raises
+    ------
+    TrmodelError
+        One of its subclasses, as `measure_point`.
+    """
+    models = target.stats().models
+    found = StepMeasurements(models)
+    todo = settings(sizes or sizes_up_to(largest), len(models))
+    for done, (N, B) in enumerate(todo, start=1):
+        for _ in range(MOST_TRIES):
+            found.add(measure_point(target, N, B, seconds=seconds, warm_up=warm_up))
+            wanted = [i for i, threshold in enumerate(B) if threshold == N]
+            if all(found.steps[i].get(N, [0])[0] >= MIN_SAMPLES for i in wanted):
+                break
+        if progress:
+            progress(done, len(todo))
+    return found
