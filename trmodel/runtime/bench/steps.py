@@ -3,9 +3,9 @@
 Closed loops of N = 1, 2, 4, ... requests run under eager launching and, for every model, under the
 threshold N for that model alone, which makes all its batches N strong. Steps are pooled by batch
 size over all of them. A step lasts from its start until the model could start the next, so that
-scheduling and handing on are in it, as the model of the server needs. The table holds means, which are what throughput goes by;
-but steps of more than twice the median, which something else on the machine held up, are left out
-and counted in the provenance.
+scheduling and handing on are in it, as the model of the server needs. The table holds means, which
+are what throughput goes by; but steps of more than twice the median, which something else on the
+machine held up, are left out and counted in the provenance.
 
 The handoff latency of a pair of models is the mean time from the end of such a step until the
 request joins the other's queue, without those of more than ten times the median.
