@@ -29,6 +29,8 @@ from trmodel.runtime.policies.bernoulli import uniform
 
 PROFILE, P = "a100-paper", 0.35
 ERROR_BAR_PERCENT, REGRET_BAR_PERCENT = 3.0, 1.0
+HELD_UP_PERCENT, TRIES = 2.0, 3
+"""A point that the machine held up for longer is measured again."""
 Setting = tuple[int, tuple[int, ...]]
 
 
@@ -67,7 +69,12 @@ def measured(
     for N, B in settings:
         if (N, B) in there:
             continue
-        point = measure_point(target, N, B, seconds=seconds, warm_up=1.5, seed=seeds[N])
+        for _ in range(TRIES):
+            point = measure_point(target, N, B, seconds=seconds, warm_up=1.5, seed=seeds[N])
+            held_up = max(model["held_up_percent"] for model in point["per_model"])
+            if held_up <= HELD_UP_PERCENT:
+                break
+            print(f"N = {N}, B = {B}: the machine held it up for {held_up:.1f} % of the time")
         points.append(point)
         if file is not None:
             append_point(file, point)

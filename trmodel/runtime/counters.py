@@ -123,6 +123,13 @@ def mean_s(bins: Bins, most: float) -> tuple[float, int]:
     return total / held, sum(bins.values()) - held
 
 
+def late(bins: Bins, most: float) -> list[tuple[float, int]]:
+    """Return for times above ``most`` medians by how much they exceed one, and how many do."""
+    median = quantile_s(bins, 0.5)
+    times = [(exp((place + 0.5) * _BIN), count) for place, count in bins.items()]
+    return [(time - median, count) for time, count in times if time > most * median]
+
+
 def quantile_s(bins: Bins, q: float) -> float:
     """Return a quantile of step times counted by bin, in seconds, to half a bin; nan if none."""
     wanted, seen = q * sum(bins.values()), 0

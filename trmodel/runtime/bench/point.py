@@ -21,12 +21,15 @@ from trmodel.errors import TrmodelError, UsageError
 from trmodel.launch import is_live, require_live
 from trmodel.runtime.bench.loop import REPLY_TOKENS, ClosedLoop
 from trmodel.runtime.bench.target import Stats, Target, wait_for
+from trmodel.runtime.counters import Bins, late
 from trmodel.runtime.table import Vectors
 from trmodel.simulate.intervals import ratio
 
 SCHEMA = "trmodel/measured-point"
 SECTIONS = 32
 """Of the window, for the interval."""
+STALL, LATE = 2.0, 10.0
+"""Steps and handoffs that take more than so many medians were held up by the machine."""
 _TABLE_S = 10.0
 _TOLD_S = 3.0
 
@@ -58,6 +61,7 @@ def measure_point(
     warm_up: float = 3.0,
     reply_tokens: int = REPLY_TOKENS,
     seed: int = 0,
+    record: bool = False,
     confidence: float = 0.95,
 ) -> dict[str, Any]:
     """Measure one setting; the target should have no other load.
@@ -68,6 +72,8 @@ def measure_point(
         Length of the window, and what comes before it.
     reply_tokens, seed
         See `ClosedLoop`.
+    record
+        Keep when every token came.
 
     Returns
     -------
@@ -107,6 +113,7 @@ def measure_point(
         "seed": seed,
         **_seen_by_clients(loop, start, end, confidence),
         **_counted(first.models, spans, N),
+        **({"replies": _record(loop, start, end)} if record else {}),
     }
 
 
@@ -143,6 +150,18 @@ def _seen_by_clients(
         "inter_token_ms": _delays(gaps),
         "first_token_ms": _delays(first_tokens),
     }
+
+
+def _record(loop: ClosedLoop, start: float, end: float) -> list[dict[str, Any]]:
+    """Return for each reply when it was asked for and when tokens came, from the window's start."""
+    return [
+        {
+            "asked_s": reply.asked_at - start,
+            "came_s": [[came_at - start, count] for came_at, count in reply.came_at],
+        }
+        for reply in loop.replies
+        if any(start <= came_at < end for came_at, _ in reply.came_at)
+    ]
 
 
 def _delays(seconds: list[float]) -> dict[str, float | None]:
@@ -216,6 +235,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
                 "committed": span["committed"],
                 "extended_tokens": span["extended"],
                 "resent": span["resent"],
+                "held_up_percent": 100.0 * _held_up_s(span) / span["now_s"],
             }
         )
         for part in parts:
@@ -226,6 +246,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
         ledger["total_ms"] = 1000.0 * N / rate
     steps_by_model = [sum(entry["transitions"]) for entry in per_model]
     return {
+        "committed_tok_s": rate,
         "transition_probability": [
             [count / max(sum(entry["transitions"]), 1) for count in entry["transitions"]]
             for entry in per_model
@@ -234,6 +255,23 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
         "ledger": ledger,
         "per_model": per_model,
     }
+
+
+def _held_up_s(span: dict[str, Any]) -> float:
+    """Return how much longer than their like the steps and handoffs took that the machine stalled.
+
+    Handoffs of one moment (a bin) are one stall.
+    """
+    found = 0.0
+    for bins in span["step_bins"].values():
+        found += sum(count * extra_s for extra_s, count in late(_whole(bins), STALL))
+    for bins in span["arrival_bins"]:
+        found += sum(extra_s for extra_s, _ in late(_whole(bins), LATE))
+    return found
+
+
+def _whole(bins: dict[str, int]) -> Bins:
+    return {int(place): count for place, count in bins.items() if count}
 
 
 def told(target: Target) -> None:

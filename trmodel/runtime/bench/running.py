@@ -12,7 +12,9 @@ from trmodel.runtime.config import ServerConfig
 
 
 @contextmanager
-def running(config: ServerConfig | None = None, url: str | None = None) -> Iterator[Target]:
+def running(
+    config: ServerConfig | None = None, url: str | None = None, admin_key: str | None = None
+) -> Iterator[Target]:
     """Yield a server that is ready.
 
     Parameters
@@ -21,6 +23,8 @@ def running(config: ServerConfig | None = None, url: str | None = None) -> Itera
         Start this one in this process, without its HTTP face, and stop it afterwards.
     url
         Or use the one that is there.
+    admin_key
+        What its changes of thresholds need.
 
     Raises
     ------
@@ -28,7 +32,7 @@ def running(config: ServerConfig | None = None, url: str | None = None) -> Itera
         One of its subclasses; if it does not start or answer.
     """
     if config is None:
-        target = Url(url or "http://127.0.0.1:8000")
+        target = Url(url or "http://127.0.0.1:8000", admin_key)
         told(target)
         yield target
         return

@@ -25,12 +25,10 @@ from trmodel.profile import Profile
 from trmodel.profile.schema import Handoff, HandoffPair
 from trmodel.profile.tables import DecodeTable, Provenance
 from trmodel.routing import Routing
-from trmodel.runtime.bench.point import measure_point
+from trmodel.runtime.bench.point import LATE, STALL, measure_point
 from trmodel.runtime.bench.target import Target
 from trmodel.runtime.counters import Bins, mean_s, quantile_s
 
-STALL, LATE = 2.0, 10.0
-"""Times of more than so many medians, of steps and of handoffs, are the machine's fault."""
 MOST_TRIES = 5
 MIN_SAMPLES = 20
 """Steps of a batch size with fewer samples are left out of the table."""

@@ -131,15 +131,15 @@ class Url:
         """See `Target`."""
         data = self._call("GET", "/stats")
         try:
-            counted = {int(model): values for model, values in data["counted"].items()}
+            told = data["counted"]
+            pairs = told.items() if isinstance(told, dict) else enumerate(told)
+            counted = {int(model): values for model, values in pairs if values is not None}
             self._names = tuple(data["models"])
             return Stats(
                 self._names, counted, data["n"], data.get("queued", 0), data["table_version"]
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"{self.url}/stats: is not that of a trmodel server: {error}"
-            ) from None
+            raise InputError(f"{self.url}/stats: is no trmodel server's: {error}") from None
 
     def set_thresholds(self, vectors: Vectors) -> None:
         """See `Target`."""

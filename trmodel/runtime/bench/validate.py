@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -29,6 +29,9 @@ from trmodel.routing import Routing
 from trmodel.runtime.bench.steps import StepMeasurements
 from trmodel.simulate import simulate
 from trmodel.system import RoutedSystem
+
+if TYPE_CHECKING:
+    from trmodel.report import Measurement
 
 Method = Literal["auto", "chain", "simulation"]
 PREDICTION_BATCHES = 200_000
@@ -123,6 +126,20 @@ class Validation:
     def max_regret_percent(self) -> float | None:
         """Largest regret, if an N has several thresholds."""
         return max((ranking.regret_percent for ranking in self.rankings), default=None)
+
+    def measurements(self) -> list[Measurement]:
+        """Return the points for `trmodel.report.comparison_figure`, those of an N together."""
+        from trmodel.report import Measurement
+
+        return [
+            Measurement(
+                point.N,
+                point.B,
+                point.measured_tok_s,
+                {point.method: point.predicted_tok_s, "own steps": point.own_tok_s},
+            )
+            for point in sorted(self.points, key=lambda point: (point.N, point.B))
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
