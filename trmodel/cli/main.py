@@ -13,12 +13,15 @@ import typer
 from trmodel._version import __version__
 from trmodel.cli.best_rule import best_rule
 from trmodel.cli.compare import compare
+from trmodel.cli.keys import keys
 from trmodel.cli.options import examples
 from trmodel.cli.predict import predict
 from trmodel.cli.profile import app as profile_app
 from trmodel.cli.routing import app as routing_app
+from trmodel.cli.serve import serve
 from trmodel.cli.simulate import simulate
 from trmodel.cli.streams import complain, flush_out, print_out
+from trmodel.cli.subserver import subserver
 from trmodel.cli.tune import tune
 from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
 
@@ -96,6 +99,15 @@ app.command(
         "trmodel compare --N 8 --B 2,6 --keep-overhead --json",
     )
 )(compare)
+app.command(
+    epilog=examples(
+        "trmodel serve --profile a100-paper",
+        "trmodel serve --config r2r.yaml",
+        "trmodel serve --config r2r.yaml --thresholds thresholds.json --port 0",
+    )
+)(serve)
+app.command(epilog=examples("trmodel subserver --config r2r.yaml --model Qwen3-32B"))(subserver)
+app.command(epilog=examples("trmodel keys r2r.keys"))(keys)
 app.add_typer(profile_app, name="profile")
 app.add_typer(routing_app, name="routing")
 

@@ -18,13 +18,19 @@ class HttpConfig(Document):
     """Where the front end listens."""
 
     host: str = "127.0.0.1"
-    port: Annotated[WholeNumber, Field(ge=0, le=65535)] = 8000
-    admin_key: str | None = Field(
+    port: Annotated[WholeNumber, Field(ge=0, le=65535)] = Field(
+        default=8000, description="0 takes a free one."
+    )
+    model_name: Name = Field(default="trmodel", description="What clients call the server's model.")
+    admin_key: Name | None = Field(
         default=None,
-        description="Bearer token that changes of thresholds need; without one they are open, "
-        "which is refused unless the host is this machine.",
+        description="Bearer token that changes of thresholds need; without one they are taken "
+        "from this machine alone.",
     )
     max_body_bytes: Count = 4 * 2**20
+    drain_s: Annotated[Number, Field(ge=0)] = Field(
+        default=30.0, description="So long requests may go on once the server is told to end."
+    )
 
 
 class TransportConfig(Document):
@@ -40,6 +46,9 @@ class TransportConfig(Document):
         default=(), description="Models whose subserver is started by hand, on another machine."
     )
     keys: str | None = Field(default=None, description="File made by 'trmodel keys', for TCP.")
+    starting_s: Positive = Field(
+        default=60.0, description="So long every subserver may take until it answers."
+    )
 
 
 class RetuneConfig(Document):
@@ -72,6 +81,7 @@ class ServerConfig(Document):
         default=1000.0, description="Longest that a request waits for a threshold."
     )
     max_tokens: Count = Field(default=4096, description="The most that one request may ask for.")
+    max_context: Count = Field(default=32768, description="Tokens of a prompt and its reply.")
     http: HttpConfig = HttpConfig()
     transport: TransportConfig = TransportConfig()
     retune: RetuneConfig = RetuneConfig()

@@ -67,7 +67,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """News for the client of a request: tokens, and why it ended if it did."""
+    """News for the client of a request: tokens, and why it ended if it did.
+
+    The first, without tokens, says that it was admitted.
+    """
 
     request: int
     token_ids: tuple[int, ...]
@@ -101,7 +104,8 @@ class Desk:
         self.rebuilt = 0
         self._queue: deque[Entry] = deque()
         self._next_id = 1
-        self._holders: set[int] = set()
+        self.holders: set[int] = set()
+        """Models that hold the newest table."""
         self._incarnations = [1] * M
         self._query = 0
         self._missing_replies: set[int] = set()
@@ -141,6 +145,7 @@ class Desk:
             entry = self._queue.popleft()
             entry.live = True
             self._count(self.n + 1)
+            self.events.append(Event(entry.id, ()))
             self._send_whole(entry)
 
     def _count(self, n: int) -> None:
@@ -249,7 +254,7 @@ class Desk:
         check_vectors(vectors)
         self.table_version += 1
         self.vectors = vectors
-        self._holders = set()
+        self.holders = set()
         for model in range(self.M):
             self.outgoing.append((model, NewTable(self.table_version, vectors)))
         return self.table_version
@@ -257,12 +262,12 @@ class Desk:
     @property
     def table_in_use(self) -> bool:
         """Whether the newest table is held by every model."""
-        return len(self._holders) == self.M
+        return len(self.holders) == self.M
 
     def _held(self, held: TableHeld) -> None:
         if held.version != self.table_version:
             return
-        self._holders.add(held.model)
+        self.holders.add(held.model)
         if self.table_in_use:
             for model in range(self.M):
                 self.outgoing.append((model, UseTable(self.table_version)))
@@ -271,7 +276,7 @@ class Desk:
         """A model was started anew and knows nothing: find out what was lost with it."""
         self._incarnations[model] = incarnation
         self._lost_models.add(model)
-        self._holders.discard(model)
+        self.holders.discard(model)
         self.outgoing = [(to, m) for to, m in self.outgoing if to != model]
         self.outgoing.append((model, NewTable(self.table_version, self.vectors)))
         self._query += 1

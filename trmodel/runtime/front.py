@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -32,12 +35,18 @@ SILENT_S = 5.0
 """A subserver that said nothing for so long is taken for dead."""
 STARTING_S = 60.0
 """So long a subserver may take until it is first heard."""
+AWAY_S = 30.0
+"""So long requests wait for a subserver that was started by hand and says nothing."""
 _WATCH_S = 0.1
 _CALM_S = 30.0
 _MOST_RESTARTS = 5
 """A subserver that dies more often than this in `_CALM_S` is not worth restarting."""
 
 Listener = Callable[[Event], None]
+
+
+class Unavailable(Busy):
+    """The server takes no requests at all: it failed, goes down, or lacks a model."""
 
 
 class Front:
@@ -64,16 +73,21 @@ class Front:
         self._listeners: dict[int, Listener] = {}
         self.counted: dict[int, dict[str, Any]] = {}
         """The latest counts of each model."""
+        self.counted_at: dict[int, float] = {}
+        """When they came in, on this process's monotonic clock."""
         self.restarts = [0] * len(plan.names)
         self._restarted_at: list[list[float]] = [[] for _ in plan.names]
         self._specs: list[SubserverSpec] = list(plan.specs)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started_at = [time.monotonic()] * len(plan.names)
         self._stopping = threading.Event()
+        self.draining = False
+        """Whether no more requests are taken because the server goes down."""
+        self._away: set[int] = set()
         self.failed: str | None = None
         """Why the server cannot go on."""
         keys = None if config.transport.keys is None else load_keys(config.transport.keys)
-        self.node = Node(FRONT, self._specs[0].places, int(time.time()), self._inbox, keys)
+        self.node = Node(FRONT, self._specs[0].places, time.time_ns() // 10**6, self._inbox, keys)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -92,8 +106,9 @@ class Front:
             [sys.executable, "-m", "trmodel.runtime.subserver"], stdin=subprocess.PIPE
         )
         assert process.stdin is not None
+        spec = msgspec.structs.replace(self._specs[i], parent=os.getpid())
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(self._specs[i]))
+            process.stdin.write(msgspec.json.encode(spec))
             process.stdin.close()
         self._processes[i] = process
         self._started_at[i] = time.monotonic()
@@ -102,7 +117,18 @@ class Front:
     def ready(self) -> bool:
         """Whether every model has been heard of and holds the thresholds."""
         with self._lock:
-            return self.failed is None and self.desk.table_in_use
+            return not self.failed and not self.draining and not self.missing
+
+    @property
+    def missing(self) -> list[str]:
+        """Models that cannot serve now: not heard of for a while, or without the thresholds."""
+        with self._lock:
+            return [
+                name
+                for i, name in enumerate(self.names)
+                if i not in self.desk.holders
+                or self.node.silent_s(i, self._started_at[i]) > SILENT_S
+            ]
 
     def wait_until_ready(self, timeout_s: float = STARTING_S) -> bool:
         """Wait for the models; False if they take too long or cannot be started."""
@@ -119,11 +145,19 @@ class Front:
         Raises
         ------
         Busy
-            If the server has as many as it takes, or is going down.
+            If the server has as many as it takes.
+        Unavailable
+            If it takes none at all now.
         """
         with self._lock:
-            if self._stopping.is_set() or self.failed or self.node.full:
-                raise Busy(self.failed or "the server takes no requests now; try again later")
+            if self.failed:
+                raise Unavailable(self.failed)
+            if self.draining:
+                raise Unavailable("the server is going down")
+            if self._away:
+                raise Unavailable(f"{self._names(self._away)} cannot be reached")
+            if self.node.full:
+                raise Busy("a model is far behind; try again later")
             number = self.desk.submit(prompt, sampling)
             self._listeners[number] = listener
             self._pump()
@@ -143,9 +177,13 @@ class Front:
             self._pump()
             return version
 
+    def locked(self) -> AbstractContextManager[bool]:
+        """Hold the desk still, to look at more than one thing in it."""
+        return self._lock
+
     def drain(self, timeout_s: float) -> bool:
         """Take no more requests and wait for those there are; False if some were left."""
-        self._stopping.set()
+        self.draining = True
         end = time.monotonic() + timeout_s
         while self.desk.entries and time.monotonic() < end:
             time.sleep(0.02)
@@ -153,6 +191,7 @@ class Front:
 
     def stop(self) -> None:
         """End the subservers and close everything; requests that are left hear of an error."""
+        self.draining = True
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
@@ -166,6 +205,13 @@ class Front:
                 process.wait()
         self.node.stop()
         self._fail_all("the server went down")
+        if self.plan.folder is not None:
+            shutil.rmtree(self.plan.folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the subservers at once."""
+        for process in self._processes.values():
+            process.kill()
 
     def _fail_all(self, reason: str) -> None:
         with self._lock:
@@ -179,6 +225,7 @@ class Front:
             for source, message in came:
                 if isinstance(message, Counted):
                     self.counted[source] = message.values
+                    self.counted_at[source] = time.monotonic()
                 else:
                     self.desk.receive(source, message)
             self._pump()
@@ -204,6 +251,7 @@ class Front:
                 if not spec.supervised:
                     if link.peer_incarnation > spec.incarnation:
                         self._begin_anew(i, link.peer_incarnation)
+                    self._look_after_remote(i)
                     continue
                 process = self._processes[i]
                 heard = link.heard_at is not None and link.heard_at > self._started_at[i]
@@ -214,6 +262,18 @@ class Front:
                 self._replace(i, process, silent)
                 if self.failed:
                     return
+
+    def _look_after_remote(self, i: int) -> None:
+        """Nobody can start it from here: after a while its requests end with an error."""
+        if self.node.silent_s(i, self._started_at[i]) <= AWAY_S:
+            self._away.discard(i)
+        elif i not in self._away:
+            self._away.add(i)
+            log.error("%s: its subserver says nothing", self.names[i])
+            self._fail_all(f"{self.names[i]} cannot be reached")
+
+    def _names(self, models: Iterable[int]) -> str:
+        return ", ".join(self.names[i] for i in sorted(models))
 
     def _replace(self, i: int, process: subprocess.Popen[bytes], silent: bool) -> None:
         """Start a subserver anew that died or does not answer."""

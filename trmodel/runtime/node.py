@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import msgspec
 import zmq
 
+from trmodel.errors import InputError
 from trmodel.runtime.keys import Keys, guard
 from trmodel.runtime.link import Link, Superseded
 from trmodel.runtime.messages import LiveCount, Message, decode, encode
@@ -74,7 +75,13 @@ class Node:
         self._context = zmq.Context()
         self._auth = guard(self._context, keys) if keys else None
         self._receiver = self._socket(zmq.ROUTER, keys, server=True)
-        self._receiver.bind(addresses[me])
+        try:
+            self._receiver.bind(addresses[me])
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise InputError(
+                f"transport: {addresses[me]} cannot be listened on: {error.strerror}"
+            ) from None
         self._senders = {}
         for peer in self.links:
             sender = self._socket(zmq.DEALER, keys, server=False)
@@ -107,8 +114,9 @@ class Node:
     def stop(self) -> None:
         """Stop the thread and close every socket."""
         self._stopping = True
-        self._wake()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._wake()
+            self._thread.join()
         for made in (self._receiver, *self._senders.values()):
             made.close()
         if self._auth is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
 from trmodel.runtime.config import ServerConfig
+from trmodel.runtime.policies import find_policy
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
@@ -28,6 +29,8 @@ class Plan:
         One for each model, of incarnation 1.
     vectors
         The first thresholds.
+    folder
+        Of the local sockets, made for this server alone; to be removed after it.
     """
 
     config: ServerConfig
@@ -35,6 +38,7 @@ class Plan:
     system: RoutedSystem
     specs: tuple[SubserverSpec, ...]
     vectors: Vectors
+    folder: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,14 +54,50 @@ def make_plan(config: ServerConfig) -> Plan:
     InputError, UsageError, InfeasibleError
         If something in it, or in a file that it names, is wrong.
     """
+    loaded, system = _system(config)
+    vectors = _first_vectors(config, system)
+    folder = _folder(config, system.models)
+    return Plan(config, loaded, system, _specs(config, system, folder), vectors, folder)
+
+
+def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
+    """Work out one model's subserver that is started by hand.
+
+    Raises
+    ------
+    InputError, UsageError, InfeasibleError
+        As `make_plan`, or if the file does not list the model under ``transport.remote``.
+    """
+    _, system = _system(config)
+    if name not in config.transport.remote:
+        remote = ", ".join(config.transport.remote) or "none"
+        raise InputError(f"{name}: is not under transport.remote, which has {remote}")
+    specs = _specs(config, system, _folder(config, system.models))
+    return specs[system.models.index(name)]
+
+
+def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
     loaded = load_profile(config.profile)
     system = build_system(
         loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
     )
     if not system.plain:
         raise UsageError("routing: one with phases needs a policy that knows them; not served yet")
-    front, addresses = _addresses(config, system.models)
-    specs = tuple(
+    # Each subserver makes its own; what is wrong with it is better said once, here.
+    find_policy(
+        config.policy,
+        config.policy_options,
+        _rows(system.transition_probability),
+        _rows(system.committed_tokens),
+    )
+    return loaded, system
+
+
+def _specs(
+    config: ServerConfig, system: RoutedSystem, folder: Path | None
+) -> tuple[SubserverSpec, ...]:
+    front, addresses = _addresses(config, system.models, folder)
+    return tuple(
         SubserverSpec(
             model=i,
             names=system.models,
@@ -76,21 +116,33 @@ def make_plan(config: ServerConfig) -> Plan:
         )
         for i, name in enumerate(system.models)
     )
-    return Plan(config, loaded, system, specs, _first_vectors(config, system))
 
 
 def _rows(matrix: Any) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(row) for row in matrix.tolist())
 
 
-def _addresses(config: ServerConfig, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:
+    """Make a folder for the sockets of this machine, if some address is left to be chosen."""
     transport = config.transport
     if unknown := sorted({*transport.models, *transport.remote} - set(names)):
         raise InputError(f"transport: no model is called {', '.join(unknown)}")
-    folder = Path(tempfile.mkdtemp(prefix="trmodel-"))
-    local = [f"ipc://{folder}/{i}" for i in range(len(names))]
+    left = [name for name in names if name not in transport.models]
+    left += ["front"] if transport.front is None else []
+    if left and transport.remote:
+        raise InputError(
+            "transport: a subserver on another machine must know where everybody is; give the "
+            f"address of {', '.join(left)}"
+        )
+    return Path(tempfile.mkdtemp(prefix="trmodel-")) if left else None
+
+
+def _addresses(
+    config: ServerConfig, names: Sequence[str], folder: Path | None
+) -> tuple[str, tuple[str, ...]]:
+    transport = config.transport
     addresses = tuple(
-        transport.models.get(name, address) for name, address in zip(names, local, strict=True)
+        transport.models.get(name, f"ipc://{folder}/{i}") for i, name in enumerate(names)
     )
     front = transport.front or f"ipc://{folder}/front"
     for address in (front, *addresses):

@@ -22,6 +22,8 @@ class SubserverSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``kind`` and the engine's own arguments.
     supervised
         Whether a front end on this machine started it: it ends when that process does.
+    parent
+        That process.
     """
 
     model: int
@@ -38,6 +40,7 @@ class SubserverSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_s: float
     keys: str | None = None
     supervised: bool = True
+    parent: int = 0
 
     @property
     def places(self) -> dict[int, str]:

@@ -16,7 +16,7 @@ import time
 
 import msgspec
 
-from trmodel.errors import InputError
+from trmodel.errors import InputError, TrmodelError
 from trmodel.runtime.counters import Counters
 from trmodel.runtime.engines.base import Engine
 from trmodel.runtime.keys import load_keys
@@ -44,8 +44,11 @@ from trmodel.runtime.table import TableInForce
 log = logging.getLogger(__name__)
 
 FRONT_SILENT_S = 4.0
-"""When nothing was heard of the front end for so long, every request is given up."""
+"""When nothing was heard of the front end for so long, it is gone."""
 COUNT_EVERY_S = 0.5
+SWITCH_S = 0.0005
+"""The engine's thread must get the interpreter as soon as its step is over."""
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 _CHECK_EVERY_S = 0.5
 
 
@@ -76,8 +79,9 @@ class Subserver:
         self._near = [_on_this_machine(address) for address in spec.addresses]
         self._changed = threading.Condition()
         self._stopping = False
+        self.front_gone = False
+        """Whether it ended because the front end is gone or was started anew."""
         self._front_incarnation = 0
-        self._started_at = time.monotonic()
         keys = None if spec.keys is None else load_keys(spec.keys)
         self.node = Node(spec.model, spec.places, spec.incarnation, self._inbox, keys)
 
@@ -92,13 +96,16 @@ class Subserver:
                     self.node.post([(FRONT, self._counted())])
                     next_count = now + COUNT_EVERY_S
                 if now >= next_check:
-                    self._check_front(now)
+                    self._check_front()
                     next_check = now + _CHECK_EVERY_S
                 batch = self._next_batch(min(next_count, next_check))
                 if batch is not None:
                     self._step(batch)
         finally:
             self.node.stop()
+            with self._changed:
+                self.scheduler.abort_all()
+                self._release()
 
     def stop(self) -> None:
         """End after the running step."""
@@ -168,18 +175,21 @@ class Subserver:
             )
         return Counted(self.spec.model, self.spec.incarnation, values)
 
-    def _check_front(self, now: float) -> None:
-        """Give up all requests when the front end is gone or was started anew."""
-        incarnation = self.node.links[FRONT].peer_incarnation
-        anew = self._front_incarnation not in (0, incarnation)
-        self._front_incarnation = incarnation
-        silent = self.node.silent_s(FRONT, self._started_at) > FRONT_SILENT_S
-        if (anew or silent) and self.scheduler.requests:
+    def _check_front(self) -> None:
+        """End when the front end is gone or was started anew.
+
+        What it had here is over. If it was only slow it finds a new incarnation in this one's
+        place and rebuilds what this one had; a new front end finds one that knows nothing.
+        """
+        link = self.node.links[FRONT]
+        anew = self._front_incarnation not in (0, link.peer_incarnation)
+        self._front_incarnation = link.peer_incarnation
+        heard_at = link.heard_at
+        silent = heard_at is not None and self.node.silent_s(FRONT, heard_at) > FRONT_SILENT_S
+        orphan = self.spec.supervised and os.getppid() != self.spec.parent
+        if anew or silent or orphan:
             log.warning("%s: the front end is gone; its requests are given up", self._name)
-            with self._changed:
-                self.scheduler.abort_all()
-        if self.spec.supervised and os.getppid() == 1:
-            self._stopping = True
+            self.front_gone = self._stopping = True
 
     @property
     def _name(self) -> str:
@@ -242,17 +252,48 @@ def make_engine(spec: SubserverSpec) -> Engine:
     raise InputError(f"engine: {kind} is not known; there is replay")
 
 
-def main() -> None:
+def run_remote(spec: SubserverSpec) -> None:
+    """Run a subserver that no front end looks after, until SIGTERM or SIGINT.
+
+    It outlives front ends: whenever one is gone it begins anew, with the same engine.
+    """
+    engine = make_engine(spec)
+    stopped = threading.Event()
+    server: Subserver | None = None
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        if server is not None:
+            server.stop()
+
+    sys.setswitchinterval(SWITCH_S)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    incarnation = 0
+    while not stopped.is_set():
+        incarnation = max(incarnation + 1, time.time_ns() // 10**6)
+        server = Subserver(msgspec.structs.replace(spec, incarnation=incarnation), engine)
+        if not stopped.is_set():
+            server.run()
+        if not server.front_gone:
+            break
+
+
+def main() -> int:
     """Run the subserver whose spec comes on standard input."""
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level="INFO")
+    logging.basicConfig(format=LOG_FORMAT, level="INFO")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=SubserverSpec)
-    # The engine's thread must get the interpreter as soon as its step is over.
-    sys.setswitchinterval(0.0005)
-    server = Subserver(spec)
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        server = Subserver(spec)
+    except TrmodelError as error:
+        log.error("%s: %s", spec.names[spec.model], error)
+        return error.exit_code
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.run()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A server as its users run it: ``trmodel serve`` in a process of its own."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import psutil
+
+TRMODEL = [sys.executable, "-m", "trmodel"]
+SETTINGS = {
+    "profile": "a100-paper",
+    "thresholds": "eager",
+    "max_live": 8,
+    "max_queue": 8,
+    "max_tokens": 2000,
+    "max_context": 4000,
+    "http": {"port": 0, "max_body_bytes": 100_000},
+}
+
+
+class Server:
+    """Started by `start`, ended by `end`; ``url`` is where it listens."""
+
+    def __init__(self, folder, **changes):
+        self.folder = folder
+        settings = SETTINGS | changes
+        settings["http"] = SETTINGS["http"] | changes.get("http", {})
+        (folder / "server.yaml").write_text(json.dumps(settings))  # JSON is YAML
+        self.log = folder / "log.txt"
+        self.process = self.url = None
+
+    def start(self, *options):
+        with self.log.open("w") as log:
+            command = [*TRMODEL, "serve", "--config", str(self.folder / "server.yaml"), *options]
+            self.process = subprocess.Popen(command, stderr=log, stdout=subprocess.PIPE)
+        return self
+
+    def ready(self, timeout_s=60.0):
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end and self.process.poll() is None:
+            if "serving at " in (said := self.log.read_text()):
+                self.url = said.split("serving at ")[1].split()[0]
+                return self
+            time.sleep(0.05)
+        raise AssertionError(self.log.read_text())
+
+    @property
+    def models(self):
+        """The processes of the models, in order."""
+        return [psutil.Process(each["pid"]) for each in self.stats()["counted"]]
+
+    def stats(self):
+        return httpx.get(f"{self.url}/stats").json()
+
+    def signal(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def end(self):
+        """End it; return its exit code."""
+        if self.process.poll() is None:
+            self.signal()
+        try:
+            return self.process.wait(20.0)
+        except subprocess.TimeoutExpired:
+            for child in psutil.Process(self.process.pid).children():
+                child.kill()
+            self.process.kill()
+            raise
+        finally:
+            self.process.stdout.close()
+
+    def wait_until_empty(self, timeout_s=10.0):
+        """Wait until no request and no KV is left anywhere."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            stats = self.stats()
+            held = [(each["held"], each["kv_tokens"]) for each in stats["counted"]]
+            if stats["n"] == stats["queued"] == 0 and held == [(0, 0)] * len(held):
+                return
+            time.sleep(0.1)
+        raise AssertionError(stats)

@@ -1,0 +1,1 @@
+"""The server's HTTP face: an OpenAI-compatible interface, health, metrics and thresholds."""

@@ -1,0 +1,150 @@
+"""What operators ask: health, counts, thresholds."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from trmodel.errors import TrmodelError
+from trmodel.runtime.front import Front
+from trmodel.runtime.plan import vectors_of
+from trmodel.runtime.server.body import json_of
+from trmodel.runtime.server.errors import RETRY_AFTER_S, ApiError
+
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class Admin:
+    """The operators' endpoints of one server."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def health(self, _: Request) -> Response:
+        """200 if every model serves, else 503 and which do not."""
+        front = self._front
+        missing = front.missing
+        status = (
+            "failed"
+            if front.failed
+            else "draining"
+            if front.draining
+            else "starting"
+            if missing
+            else "ready"
+        )
+        content = {"status": status, "missing": missing, "reason": front.failed}
+        if status == "ready":
+            return JSONResponse(content)
+        return JSONResponse(content, 503, {"Retry-After": str(RETRY_AFTER_S)})
+
+    async def stats(self, _: Request) -> Response:
+        """All counts, as totals: take differences of two answers."""
+        front, desk = self._front, self._front.desk
+        models = range(len(front.names))
+        return JSONResponse(
+            {
+                "monotonic_s": time.monotonic(),
+                "models": front.names,
+                "ready": front.ready,
+                "n": desk.n,
+                "queued": desk.queued,
+                "rebuilt": desk.rebuilt,
+                "table_version": desk.table_version,
+                "table_in_use": desk.table_in_use,
+                "restarts": front.restarts,
+                "counted": [front.counted.get(i) for i in models],
+                "counted_at_s": [front.counted_at.get(i) for i in models],
+            }
+        )
+
+    async def requests(self, request: Request) -> Response:
+        """Where every request stands; nothing of its content."""
+        self._allow(request)
+        front = self._front
+        with front.locked():
+            entries = [
+                {
+                    "request": entry.id,
+                    "state": "live" if entry.live else "queued",
+                    "owner": front.names[entry.owner],
+                    "prompt_tokens": len(entry.prompt),
+                    "output_tokens": len(entry.output),
+                    "max_tokens": entry.sampling.max_tokens,
+                    "steps": entry.steps,
+                    "handoff": entry.handoff,
+                }
+                for entry in front.desk.entries.values()
+            ]
+        return JSONResponse({"requests": entries})
+
+    async def thresholds(self, request: Request) -> Response:
+        """Show the thresholds, or (PUT) bring those of a file of 'trmodel tune -o' into force."""
+        if request.method == "PUT":
+            self._allow(request)
+            data = await json_of(request, self._front.plan.config.http.max_body_bytes)
+            force = request.query_params.get("force", "").lower() in ("1", "true")
+            self._propose(data, force)
+        desk = self._front.desk
+        return JSONResponse(
+            {
+                "version": desk.table_version,
+                "in_use": desk.table_in_use,
+                "models": self._front.names,
+                "thresholds": desk.vectors,
+            }
+        )
+
+    def _propose(self, data: Any, force: bool) -> None:
+        try:
+            if not force:
+                self._check_names(data)
+            vectors = vectors_of(data, self._front.names, "body", force)
+            self._front.propose(vectors)
+        except TrmodelError as error:
+            raise ApiError(400, str(error), "thresholds", "invalid_thresholds") from None
+
+    def _check_names(self, data: Any) -> None:
+        """Refuse thresholds that were tuned for something else."""
+        if not isinstance(data, dict):
+            return
+        profile, here = data.get("profile"), self._front.plan.loaded.profile.name
+        name = profile.get("name") if isinstance(profile, dict) else profile
+        models = data.get("models")
+        for what, theirs, ours in (
+            ("models", models, list(self._front.names)),
+            ("profile", name, here),
+        ):
+            if theirs is not None and theirs != ours:
+                raise ApiError(
+                    409,
+                    f"{what}: the thresholds are for {theirs}, this server has {ours}; "
+                    "?force=true takes them all the same",
+                    what,
+                    "mismatch",
+                )
+
+    def _allow(self, request: Request) -> None:
+        """Let in who has the key; without one, who is on this machine."""
+        key = self._front.plan.config.http.admin_key
+        if key is not None:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(given.encode(), key.encode()):
+                raise ApiError(401, "the admin key is needed: Authorization: Bearer KEY")
+            return
+        # A proxy on this machine speaks for others.
+        proxied = any(name in request.headers for name in _FORWARDED)
+        if proxied or request.client is None or not _loopback(request.client.host):
+            raise ApiError(403, "only from this machine, as no http.admin_key is set")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""From text to tokens and back, as the front end needs it."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Protocol
+
+from trmodel.runtime.engines.replay import VOCABULARY
+
+
+class Decoder(Protocol):
+    """Turns one reply's tokens into text as they come."""
+
+    def feed(self, token_ids: Sequence[int]) -> str:
+        """Return the text that these tokens complete."""
+        ...
+
+    def end(self) -> str:
+        """Return what is left when no more tokens come."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """What belongs to a family of models that share their tokens."""
+
+    vocabulary: int
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Turn a text into tokens."""
+        ...
+
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        """Turn roles and contents into the prompt of the next reply."""
+        ...
+
+    def decoder(self) -> Decoder:
+        """Begin to decode a reply."""
+        ...
+
+
+class ByteTokenizer:
+    """Tokens are the bytes of UTF-8: what the replay engine speaks."""
+
+    vocabulary = VOCABULARY
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(text.encode("utf-8", errors="replace"))
+
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        lines = [f"{role}: {content}\n" for role, content in messages]
+        return self.encode("".join(lines) + "assistant: ")
+
+    def decoder(self) -> Decoder:
+        return _ByteDecoder()
+
+
+class _ByteDecoder:
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def feed(self, token_ids: Sequence[int]) -> str:
+        return self._decoder.decode(bytes(token_ids))
+
+    def end(self) -> str:
+        return self._decoder.decode(b"", final=True)
