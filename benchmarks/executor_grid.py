@@ -89,9 +89,7 @@ def measured(
 
 def report(found: Validation) -> bool:
     """Print every comparison; return whether the bars are met."""
-    print(
-        f"\n{'N':>3} {'B':>6} {'measured':>9} {'predicted':>9} {'error %':>8} {'nominal %':>9} own %"
-    )
+    print("\n  N      B  measured predicted  error % nominal % own %")
     for point in found.points:
         print(
             f"{point.N:3} {','.join(map(str, point.B)):>6} {point.measured_tok_s:9.1f} "

@@ -275,7 +275,7 @@ def points_view(points: Sequence[dict[str, Any]]) -> View:
             str(point["N"]),
             record["B"],
             f"{record['throughput_tok_s']:.1f}",
-            f"{50.0 * (record['high_tok_s'] - record['low_tok_s']) / record['throughput_tok_s']:.1f}",
+            f"{_half_width_percent(point):.1f}",
             *(_shown(point["inter_token_ms"][q]) for q in ("p50", "p90", "p99")),
             " ".join(_shown(model["mean_batch"]) for model in point["per_model"]),
             " ".join(f"{100.0 * share:.0f}" for share in point["step_share"]),
@@ -285,6 +285,11 @@ def points_view(points: Sequence[dict[str, Any]]) -> View:
     document = {"schema": "trmodel/measured-points", "schema_version": 1, "points": list(points)}
     models = ", ".join(points[0]["models"]) if points else ""
     return View(document, records, [f"measured: {models}", Grid(headings, rows, ("B",))])
+
+
+def _half_width_percent(point: dict[str, Any]) -> float:
+    low, high = point["throughput_interval_tok_s"]
+    return 50.0 * float(high - low) / float(point["throughput_tok_s"])
 
 
 def _shares(point: dict[str, Any]) -> list[tuple[str, float]]:

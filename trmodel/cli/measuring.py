@@ -61,8 +61,8 @@ def measure(
     quiet: options.QuietOption = False,
 ) -> int:
     """Measure the steps of a running executor by batch size, and its handoffs, into a profile."""
-    from trmodel.cli.output import View, output
     from trmodel.cli.options import Format
+    from trmodel.cli.output import View, output
 
     out = output(Format.json, False, file, quiet)
     out.keep(config, like)
@@ -78,9 +78,7 @@ def measure(
     routing = None if settings is None else choose_routing(base, settings.routing)
     source = f"server at {url}" if settings is None else f"{settings.engine} engine, {base.origin}"
     with running(settings, url, admin_key) as target, progress_bar(quiet, "settings") as progress:
-        found = measure_steps(
-            target, largest, seconds=seconds, warm_up=warm_up, progress=progress
-        )
+        found = measure_steps(target, largest, seconds=seconds, warm_up=warm_up, progress=progress)
     made = found.profile(base.profile, name, source, routing)
     out.emit(View(made.model_dump(mode="json", by_alias=True)))
     return 0

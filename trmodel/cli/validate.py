@@ -80,9 +80,7 @@ def validate(
 def validation_view(found: Validation) -> View:
     """Show a comparison."""
     document = found.to_dict()
-    records = [
-        {**point, "B": shown_vector(point["B"])} for point in document["points"]
-    ]
+    records = [{**point, "B": shown_vector(point["B"])} for point in document["points"]]
     headings = ("N", "B", "measured", "± %", "predicted", "error %", "nominal %", "own %")
     rows = [
         (
@@ -98,8 +96,10 @@ def validation_view(found: Validation) -> View:
         for point in found.points
     ]
     methods = " and ".join(sorted({point.method for point in found.points}))
-    regret = "" if found.max_regret_percent is None else (
-        f"; regret of the advice: at most {found.max_regret_percent:.2f} %"
+    regret = (
+        ""
+        if found.max_regret_percent is None
+        else (f"; regret of the advice: at most {found.max_regret_percent:.2f} %")
     )
     blocks: list[str | Grid] = [
         Grid(headings, rows, ("B",)),
