@@ -31,6 +31,8 @@ from trmodel.system import RoutedSystem
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 1.0
+SETTLE_S = 4.0
+"""So long after a change of the routing was found what is new about it is gathered."""
 FEWEST_STEPS = 500
 """Request-steps that an estimate must rest on."""
 FEWEST_OF_A_SIZE = 30
@@ -112,7 +114,9 @@ class Controller:
         while not self._stopping.wait(SAMPLE_S):
             now = time.monotonic()
             changed = self._estimator.add(now, dict(self.front.counted), self.front.desk.n)
-            if now < due and not changed:
+            if changed:
+                due = min(due, now + SETTLE_S)
+            if now < due:
                 continue
             due = now + self.settings.every_s
             try:
