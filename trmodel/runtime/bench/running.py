@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from trmodel.errors import TrmodelError
 from trmodel.runtime.bench.point import told
@@ -32,9 +32,9 @@ def running(
         One of its subclasses; if it does not start or answer.
     """
     if config is None:
-        target = Url(url or "http://127.0.0.1:8000", admin_key)
-        told(target)
-        yield target
+        with closing(Url(url or "http://127.0.0.1:8000", admin_key)) as target:
+            told(target)
+            yield target
         return
     from trmodel.runtime.front import Front
     from trmodel.runtime.plan import make_plan

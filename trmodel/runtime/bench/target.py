@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trmodel.errors import InputError, TrmodelError
@@ -114,6 +115,15 @@ class Url:
         self._client = httpx.Client(base_url=self.url, headers=headers, limits=limits, timeout=30.0)
         self._error = httpx.HTTPError
         self._names: tuple[str, ...] = ()
+        self._readers: list[threading.Thread] = []
+
+    @cached_property
+    def _model(self) -> str:
+        """What clients call the server's model."""
+        try:
+            return str(self._call("GET", "/v1/models")["data"][0]["id"])
+        except (KeyError, TypeError, IndexError):
+            raise InputError(f"{self.url}/v1/models: names no model") from None
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         try:
@@ -159,7 +169,7 @@ class Url:
             "max_tokens": tokens,
             "seed": seed,
             "stream": True,
-            "model": "trmodel",
+            "model": self._model,
         }
 
         def read() -> None:
@@ -178,8 +188,16 @@ class Url:
                 reason = f"error: {error}"
             hear(0, reason)
 
-        threading.Thread(target=read, name="reply", daemon=True).start()
+        reader = threading.Thread(target=read, name="reply", daemon=True)
+        self._readers = [*(r for r in self._readers if r.is_alive()), reader]
+        reader.start()
         return over.set
+
+    def close(self) -> None:
+        """Close every connection."""
+        for reader in self._readers:
+            reader.join(5.0)
+        self._client.close()
 
 
 def _heard(line: str, reason: str, hear: Hear) -> str:
