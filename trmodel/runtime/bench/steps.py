@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from trmodel._version import __version__
+from trmodel.documents import parse_document
 from trmodel.errors import TrmodelError, UsageError
 from trmodel.profile import Profile
 from trmodel.profile.schema import Handoff, HandoffPair
@@ -29,6 +30,8 @@ from trmodel.runtime.bench.point import LATE, STALL, measure_point
 from trmodel.runtime.bench.target import Target
 from trmodel.runtime.counters import Bins, mean_s, quantile_s
 
+GRID_MS = 0.05
+"""Of the profile: half the usual one, as overheads are tenths of a millisecond."""
 MOST_TRIES = 5
 MIN_SAMPLES = 20
 """Steps of a batch size with fewer samples are left out of the table."""
@@ -171,23 +174,22 @@ class StepMeasurements:
             except PackageNotFoundError:
                 continue
         note = f"measured on {platform.machine()}, {platform.system()} {platform.release()}"
-        return Profile.model_validate(
-            like.model_copy(
-                update={
-                    "name": name,
-                    "description": f"Steps and handoffs of a running executor ({source}).",
-                    "hardware": like.hardware.model_copy(update={"note": note}),
-                    "software": software,
-                    "obtained": "measured",
-                    "grid_ms": 0.05,
-                    "models": models,
-                    "slow_downs": (),
-                    "handoff": self._handoff(where),
-                    "fit": None,
-                    **({} if routing is None else {"routing": routing}),
-                }
-            ).model_dump(by_alias=True)
+        changed = like.model_copy(
+            update={
+                "name": name,
+                "description": f"Steps and handoffs of a running executor ({source}).",
+                "hardware": like.hardware.model_copy(update={"note": note}),
+                "software": software,
+                "obtained": "measured",
+                "grid_ms": GRID_MS,
+                "models": models,
+                "slow_downs": (),
+                "handoff": self._handoff(where),
+                "fit": None,
+                **({} if routing is None else {"routing": routing}),
+            }
         )
+        return parse_document(Profile, changed.model_dump(mode="json", by_alias=True), name)
 
     def _decode(self, i: int, where: str) -> DecodeTable:
         table = self.table(i)
