@@ -69,7 +69,8 @@ def main() -> None:
         print(
             f"{way}: {handoffs:,.0f} handoffs a second, {requests:,.0f} request-steps a second in "
             f"{steps:,.0f} batches a second; a batch takes {busy_us / steps:.0f} microseconds, "
-            f"{busy_us / requests:.1f} for each request in it"
+            f"{busy_us / requests:.1f} for each request in it; "
+            f"{point['throughput_tok_s']:,.0f} tokens a second come to the client"
         )
         rates.append(handoffs)
     met = rates[0] >= BAR

@@ -225,7 +225,7 @@ def _wanted(
 def _table(
     name: str, models: Sequence[str], settings: ServerConfig | None
 ) -> tuple[tuple[int, ...], ...]:
-    from trmodel.runtime.plan import make_plan, read_vectors
+    from trmodel.runtime.plan import first_vectors, read_vectors
 
     if name == "eager":
         return ((1,) * len(models),)
@@ -233,7 +233,7 @@ def _table(
         return read_vectors(name, models)
     if settings is None:
         raise UsageError("--thresholds tune: needs --config; give a file of 'trmodel tune -o'")
-    return make_plan(settings.model_copy(update={"thresholds": "tune"})).vectors
+    return first_vectors(settings.model_copy(update={"thresholds": "tune"}))
 
 
 def _say(out: Output, point: dict[str, Any]) -> None:
