@@ -21,7 +21,9 @@ MODEL = [("tune",), ("predict",), ("best-rule",), ("simulate",), ("compare",)]
 MEASURED = [("bench",), ("validate",)]
 ROUTING = [("routing", name) for name in ("list", "show", "fit")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
-COMMANDS = [*MODEL, *MEASURED, ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING]
+SERVING = [("serve",), ("subserver",)]
+"""They go on until they are told to end: tests/runtime runs them."""
+COMMANDS = [*MODEL, *MEASURED, ("profile",), *PROFILE, *IMPORTS, ("routing",), *ROUTING, ("keys",)]
 TRACE = "request,model,committed\n" + "r1,Qwen3-0.6B,1\nr1,Qwen3-32B,1\n" * 20
 LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
 
@@ -108,7 +110,7 @@ def section_of(command):
     return shared + found
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in GROUPS])
+@pytest.mark.parametrize("command", [c for c in COMMANDS + SERVING if c not in GROUPS])
 def test_every_option_is_documented(command):
     about = section_of(command)
     for parameter in help_of(*command).params:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,8 +42,13 @@ def require_extra() -> None:
 
 
 def read_config(path: str | None) -> ServerConfig:
-    """Read the settings, or take the default ones."""
+    """Read the settings, or take the default ones.
+
+    Policies of one's own are from then on found in the working directory too, as subservers do.
+    """
     require_extra()
+    if "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
     from trmodel.runtime.config import ServerConfig, load_config
 
     return ServerConfig() if path is None else load_config(path)

@@ -1,1 +1,1 @@
-"""Reserved: the executor that serves with the thresholds tuned here."""
+"""The executor: a server with token-level routing that runs by the thresholds tuned here."""

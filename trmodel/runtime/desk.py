@@ -90,15 +90,26 @@ class Desk:
         Requests that may wait to be admitted.
     vectors
         The first thresholds.
+    version
+        Where the versions of the count of live requests begin; above those of any desk before it
+        of which some process may still tell another.
     """
 
-    def __init__(self, M: int, entry: int, max_live: int, max_queue: int, vectors: Vectors) -> None:
+    def __init__(
+        self,
+        M: int,
+        entry: int,
+        max_live: int,
+        max_queue: int,
+        vectors: Vectors,
+        version: int = 0,
+    ) -> None:
         self.M, self.entry = M, entry
         self.max_live, self.max_queue = max_live, max_queue
         self.entries: dict[int, Entry] = {}
         self.outgoing: list[tuple[int, Message]] = []
         self.events: list[Event] = []
-        self.live = LiveCount()
+        self.live = LiveCount(version)
         self.table_version = 0
         self.vectors: Vectors = ((1,) * M,)
         self.rebuilt = 0

@@ -62,6 +62,7 @@ class Front:
         self.plan = plan
         self.names = plan.names
         config = plan.config
+        incarnation = time.time_ns() // 10**6
         self._lock = threading.RLock()
         self.desk = Desk(
             len(plan.names),
@@ -69,6 +70,7 @@ class Front:
             config.max_live,
             config.max_queue,
             plan.vectors,
+            version=incarnation,
         )
         self._listeners: dict[int, Listener] = {}
         self.counted: dict[int, dict[str, Any]] = {}
@@ -87,7 +89,7 @@ class Front:
         self.failed: str | None = None
         """Why the server cannot go on."""
         keys = None if config.transport.keys is None else load_keys(config.transport.keys)
-        self.node = Node(FRONT, self._specs[0].places, time.time_ns() // 10**6, self._inbox, keys)
+        self.node = Node(FRONT, self._specs[0].places, incarnation, self._inbox, keys)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
 
     def start(self) -> None:

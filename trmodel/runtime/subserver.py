@@ -176,20 +176,27 @@ class Subserver:
         return Counted(self.spec.model, self.spec.incarnation, values)
 
     def _check_front(self) -> None:
-        """End when the front end is gone or was started anew.
+        """End when the front end is gone.
 
-        What it had here is over. If it was only slow it finds a new incarnation in this one's
-        place and rebuilds what this one had; a new front end finds one that knows nothing.
+        If it was only slow it finds a new incarnation in this one's place and rebuilds what this
+        one had.
         """
-        link = self.node.links[FRONT]
-        anew = self._front_incarnation not in (0, link.peer_incarnation)
-        self._front_incarnation = link.peer_incarnation
-        heard_at = link.heard_at
+        heard_at = self.node.links[FRONT].heard_at
         silent = heard_at is not None and self.node.silent_s(FRONT, heard_at) > FRONT_SILENT_S
-        orphan = self.spec.supervised and os.getppid() != self.spec.parent
-        if anew or silent or orphan:
+        if silent or (self.spec.supervised and os.getppid() != self.spec.parent):
+            self._give_up()
+
+    def _front_anew(self) -> bool:
+        """Whether the front end was started anew: it must not find what the one before left."""
+        incarnation = self.node.links[FRONT].peer_incarnation
+        anew = self._front_incarnation not in (0, incarnation)
+        self._front_incarnation = self._front_incarnation or incarnation
+        return anew
+
+    def _give_up(self) -> None:
+        if not self.front_gone:
             log.warning("%s: the front end is gone; its requests are given up", self._name)
-            self.front_gone = self._stopping = True
+        self.front_gone = self._stopping = True
 
     @property
     def _name(self) -> str:
@@ -198,6 +205,9 @@ class Subserver:
     def _inbox(self, came: list[tuple[int, Message]], live: LiveCount) -> None:
         with self._changed:
             now = time.monotonic()
+            if self._front_anew():
+                self._give_up()
+                came = []
             self.scheduler.hear(live)
             for _, message in came:
                 outgoing = self._handle(message, now)
