@@ -248,6 +248,7 @@ def measure_steps(
     seconds: float = 2.0,
     warm_up: float = 0.7,
     sizes: Sequence[int] | None = None,
+    into: StepMeasurements | None = None,
     progress: Any = None,
 ) -> StepMeasurements:
     """Measure the steps of a server's models at batches up to the largest, and its handoffs.
@@ -258,6 +259,8 @@ def measure_steps(
         Of every setting; one with too few large steps is repeated.
     sizes
         In place of `sizes_up_to`.
+    into
+        Earlier measurements of the same server, to which these are added.
     progress
         Called with settings done and settings in all.
 
@@ -267,7 +270,7 @@ def measure_steps(
         One of its subclasses, as `measure_point`.
     """
     models = target.stats().models
-    found = StepMeasurements(models)
+    found = StepMeasurements(models) if into is None else into
     todo = settings(sizes or sizes_up_to(largest), len(models))
     for done, (N, B) in enumerate(todo, start=1):
         for _ in range(MOST_TRIES):
