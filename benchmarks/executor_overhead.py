@@ -64,7 +64,9 @@ def main() -> None:
             sizes = {int(size): count for size, count in model["batches"].items()}
             steps += sum(sizes.values()) / counted_s
             requests += sum(size * count for size, count in sizes.items()) / counted_s
-            handoffs += sum(count for count, *_ in model["arrivals"]) / counted_s
+            handoffs += (
+                sum(came["count"] + came["left_out"] for came in model["arrivals"]) / counted_s
+            )
         busy_us = 1e6 * sum(model["busy_fraction"] for model in point["per_model"])
         print(
             f"{way}: {handoffs:,.0f} handoffs a second, {requests:,.0f} request-steps a second in "

@@ -14,7 +14,7 @@ from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
 from trmodel.runtime.bench.validate import validate
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.counters import Counters, mean_s, quantile_s
+from trmodel.runtime.counters import Counters, quantile_s, summary
 from trmodel.runtime.request import Batch
 
 FIVE = [(4, (1, 1)), (4, (1, 3)), (8, (1, 1)), (8, (1, 5)), (8, (1, 8))]
@@ -55,11 +55,9 @@ def test_five_points_are_as_predicted(measured):
 
 
 def _slower(model):
-    """The same steps, a quarter longer: bins are 0.2 % wide."""
-    longer = round(np.log(1.25) / np.log(1.002))
+    """The same steps, a quarter longer."""
     steps = {
-        size: [*entry, {str(int(place) + longer): count for place, count in bins.items()}]
-        for size, (*entry, bins) in model["steps"].items()
+        size: held | {"mean_ms": 1.25 * held["mean_ms"]} for size, held in model["steps"].items()
     }
     return model | {"steps": steps}
 
@@ -79,8 +77,13 @@ def test_figures_of_a_point_agree_with_each_other(measured):
         assert parts == pytest.approx(ledger["total_ms"])
         assert ledger["forward_ms"] > 0.5 * ledger["total_ms"]
         # What is left for handoffs is what the receivers' clocks say.
-        lag_s = sum(entry[1] for model in point["per_model"] for entry in model["arrivals"])
-        handed = 1000.0 * lag_s / (point["committed_tok_s"] * point["per_model"][0]["counted_s"])
+        lag_ms = sum(
+            came["count"] * came["mean_ms"]
+            for model in point["per_model"]
+            for came in model["arrivals"]
+            if came["count"]
+        )
+        handed = lag_ms / (point["committed_tok_s"] * point["per_model"][0]["counted_s"])
         assert ledger["handoff_ms"] + ledger["route_ms"] == pytest.approx(handed, abs=1.0)
         for i, model in enumerate(point["per_model"]):
             assert min(map(int, model["batches"])) >= B[i]
@@ -139,7 +142,12 @@ def test_quantiles_and_means_leave_stalls_out():
     counters.stepped(replace(batch), 0.0, 0.5)
     bins = counters.step_bins[0]
     assert quantile_s(bins, 0.5) == pytest.approx(0.0065, rel=0.003)
-    assert mean_s(bins, 2.0) == (pytest.approx(0.0065, rel=0.002), 1)
+    found = summary(bins, 2.0)
+    assert (found["count"], found["left_out"]) == (100, 1)
+    assert found["mean_ms"] == pytest.approx(6.495, rel=0.001)
+    assert found["median_ms"] == pytest.approx(6.495, rel=0.003)
+    assert found["deviation_ms"] == pytest.approx(0.289, rel=0.02)
+    assert summary({}, 2.0)["count"] == 0
     assert np.isnan(quantile_s({}, 0.5))
 
 

@@ -6,7 +6,7 @@ reader takes differences of totals over the window that it looks at.
 
 from __future__ import annotations
 
-from math import exp, floor, log
+from math import exp, floor, log, sqrt
 from typing import Any
 
 from trmodel.runtime.request import Batch
@@ -109,18 +109,27 @@ def _plain(bins: Bins) -> dict[str, int]:
     return {str(place): count for place, count in bins.items()}
 
 
-def mean_s(bins: Bins, most: float) -> tuple[float, int]:
-    """Return the mean of the times up to ``most`` medians, in seconds, and how many are longer.
+def summary(bins: Bins, most: float) -> dict[str, float]:
+    """Return count, mean, median and standard deviation of the times up to ``most`` medians.
 
-    A step that takes much longer than its like was held up by something else on the machine.
+    A step that takes much longer than its like was held up by something else on the machine; how
+    many are, ``left_out`` says. Milliseconds, within 0.1 %; none of a count of 0.
     """
-    limit = most * quantile_s(bins, 0.5)
-    kept = {place: count for place, count in bins.items() if exp((place + 0.5) * _BIN) <= limit}
-    held = sum(kept.values())
+    median = quantile_s(bins, 0.5)
+    times = [(exp((place + 0.5) * _BIN), count) for place, count in bins.items()]
+    kept = [(time, count) for time, count in times if time <= most * median]
+    held = sum(count for _, count in kept)
     if not held:
-        return float("nan"), 0
-    total = sum(count * exp((place + 0.5) * _BIN) for place, count in kept.items())
-    return total / held, sum(bins.values()) - held
+        return {"count": 0, "left_out": 0}
+    mean = sum(count * time for time, count in kept) / held
+    variance = sum(count * (time - mean) ** 2 for time, count in kept) / held
+    return {
+        "count": held,
+        "mean_ms": 1000.0 * mean,
+        "median_ms": 1000.0 * median,
+        "deviation_ms": 1000.0 * sqrt(variance),
+        "left_out": sum(bins.values()) - held,
+    }
 
 
 def late(bins: Bins, most: float) -> list[tuple[float, int]]:

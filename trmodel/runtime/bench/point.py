@@ -21,7 +21,7 @@ from trmodel.errors import TrmodelError, UsageError
 from trmodel.launch import is_live, require_live
 from trmodel.runtime.bench.loop import REPLY_TOKENS, ClosedLoop
 from trmodel.runtime.bench.target import Stats, Target, wait_for
-from trmodel.runtime.counters import Bins, late
+from trmodel.runtime.counters import Bins, late, summary
 from trmodel.runtime.table import Vectors
 from trmodel.simulate.intervals import ratio
 
@@ -217,16 +217,10 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
                 "counted_s": span["now_s"],
                 "batches": {str(size): entry[0] for size, entry in batches.items()},
                 "steps": {
-                    str(size): [
-                        *entry,
-                        {k: v for k, v in span["step_bins"][str(size)].items() if v},
-                    ]
-                    for size, entry in batches.items()
+                    str(size): summary(_whole(span["step_bins"][str(size)]), STALL)
+                    for size in batches
                 },
-                "arrivals": [
-                    [*entry, {k: v for k, v in bins.items() if v}]
-                    for entry, bins in zip(span["arrivals"], span["arrival_bins"], strict=True)
-                ],
+                "arrivals": [summary(_whole(bins), LATE) for bins in span["arrival_bins"]],
                 "mean_batch": requests / steps if steps else None,
                 "admission_delay_ms": 1000.0 * waits / requests if requests else None,
                 "busy_fraction": sum(entry[1] for entry in batches.values()) / span["now_s"],

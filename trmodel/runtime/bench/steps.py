@@ -13,9 +13,8 @@ request joins the other's queue, without those of more than ten times the median
 
 from __future__ import annotations
 
-import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -26,9 +25,8 @@ from trmodel.profile import Profile
 from trmodel.profile.schema import Handoff, HandoffPair
 from trmodel.profile.tables import DecodeTable, Provenance
 from trmodel.routing import Routing
-from trmodel.runtime.bench.point import LATE, STALL, measure_point
+from trmodel.runtime.bench.point import measure_point
 from trmodel.runtime.bench.target import Target
-from trmodel.runtime.counters import Bins, mean_s, quantile_s
 
 GRID_MS = 0.05
 """Of the profile: half the usual one, as overheads are tenths of a millisecond."""
@@ -61,6 +59,29 @@ def sizes_up_to(largest: int) -> list[int]:
     return sorted({*(2**k for k in range(largest.bit_length())), largest})
 
 
+class Pooled:
+    """Summaries of times at several settings, put together.
+
+    Means are those of all times; medians and deviations the means of the settings' own.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.left_out = 0.0
+        self._sums: dict[str, float] = {}
+
+    def add(self, summary: Mapping[str, float]) -> None:
+        """Take in one; see `trmodel.runtime.counters.summary`."""
+        self.count += summary["count"]
+        self.left_out += summary.get("left_out", 0)
+        for name in ("mean_ms", "median_ms", "deviation_ms"):
+            added = summary["count"] * summary.get(name, 0.0)
+            self._sums[name] = self._sums.get(name, 0.0) + added
+
+    def mean(self, name: str) -> float:
+        """Return the mean of a figure; 0 without any times."""
+        return self._sums.get(name, 0.0) / self.count if self.count else 0.0
+
+
 class StepMeasurements:
     """Steps and handoffs, pooled over points.
 
@@ -73,37 +94,29 @@ class StepMeasurements:
     def __init__(self, models: Sequence[str]) -> None:
         self.models = tuple(models)
         M = len(self.models)
-        self.steps: list[dict[int, list[float]]] = [{} for _ in range(M)]
-        """By model and batch size: steps, summed time, summed squares; seconds."""
-        self.bins: list[dict[int, Bins]] = [{} for _ in range(M)]
-        self.lags: list[list[Bins]] = [[{} for _ in range(M)] for _ in range(M)]
-        """By source and destination: times from the end of the engine's step, by bin."""
-        self.route_s = [0.0] * M
-        self.requests = [0] * M
+        self.steps: list[dict[int, Pooled]] = [{} for _ in range(M)]
+        """By model and batch size."""
+        self.lags = [[Pooled() for _ in range(M)] for _ in range(M)]
+        """By source and destination: from the end of the engine's step to the queue."""
+        self.route = [Pooled() for _ in range(M)]
 
-    def add(self, point: dict[str, Any]) -> None:
+    def add(self, point: Mapping[str, Any]) -> None:
         """Take in what was measured at one setting."""
         for i, model in enumerate(point["per_model"]):
-            for size, (count, total, squares, bins) in model["steps"].items():
-                entry = self.steps[i].setdefault(int(size), [0, 0.0, 0.0])
-                for place, value in enumerate((count, total, squares)):
-                    entry[place] += value
-                _pool(self.bins[i].setdefault(int(size), {}), bins)
-                self.requests[i] += int(size) * count
-                self.route_s[i] += model["route_ms"] / 1000.0 * int(size) * count
-            for source, (_, _, bins) in enumerate(model["arrivals"]):
-                _pool(self.lags[source][i], bins)
-
-    def handoffs(self, source: int, destination: int) -> int:
-        """Return how many handoffs were timed."""
-        return sum(self.lags[source][destination].values())
+            for size, steps in model["steps"].items():
+                self.steps[i].setdefault(int(size), Pooled()).add(steps)
+                self.route[i].add(
+                    {"count": int(size) * steps["count"], "mean_ms": model["route_ms"]}
+                )
+            for source, handoffs in enumerate(model["arrivals"]):
+                self.lags[source][i].add(handoffs)
 
     def steps_ms(self, i: int, fewest: int = 1) -> dict[int, float]:
         """Return mean step times of a model by batch size, of which there are enough steps."""
         return {
-            size: 1000.0 * mean_s(bins, STALL)[0]
-            for size, bins in sorted(self.bins[i].items())
-            if sum(bins.values()) >= fewest
+            size: steps.mean("mean_ms")
+            for size, steps in sorted(self.steps[i].items())
+            if steps.count >= fewest
         }
 
     def table(self, i: int) -> dict[int, tuple[float, str]]:
@@ -116,15 +129,13 @@ class StepMeasurements:
         """
         found = {}
         for size, latency_ms in self.steps_ms(i, MIN_SAMPLES).items():
-            count, total, squares = self.steps[i][size]
-            spread = math.sqrt(max(squares / count - (total / count) ** 2, 0.0))
-            median = quantile_s(self.bins[i][size], 0.5)
-            stalls = mean_s(self.bins[i][size], STALL)[1]
+            steps = self.steps[i][size]
             told = (
-                f"batch {size}: {count:.0f}, median {1000.0 * median:.4g} ms, standard deviation "
-                f"{1000.0 * spread:.2g} ms" + (f", {stalls} stalls left out" if stalls else "")
+                f"batch {size}: {steps.count:.0f}, median {steps.mean('median_ms'):.4g} ms, "
+                f"standard deviation {steps.mean('deviation_ms'):.2g} ms"
             )
-            found[size] = (latency_ms, told)
+            stalls = f", {steps.left_out:.0f} stalls left out" if steps.left_out else ""
+            found[size] = (latency_ms, told + stalls)
         if not found or 1 not in found:
             raise TrmodelError(
                 f"{self.models[i]}: fewer than {MIN_SAMPLES} steps with one request were seen; "
@@ -134,11 +145,10 @@ class StepMeasurements:
 
     def handoff_ms(self, source: int, destination: int) -> float | None:
         """Return the mean latency of a handoff; None if none was seen on one machine."""
-        if not self.handoffs(source, destination):
+        lags = self.lags[source][destination]
+        if not lags.count:
             return None
-        lag_s, _ = mean_s(self.lags[source][destination], LATE)
-        route_s = self.route_s[source] / max(self.requests[source], 1)
-        return 1000.0 * max(lag_s - route_s, 0.0)
+        return max(lags.mean("mean_ms") - self.route[source].mean("mean_ms"), 0.0)
 
     def profile(self, like: Profile, name: str, source: str, routing: Routing | None) -> Profile:
         """Make the profile document.
@@ -216,8 +226,8 @@ class StepMeasurements:
         }
         if not pairs:
             return None
-        count = sum(self.handoffs(i, j) for i, j in pairs)
-        mean = sum(self.handoffs(i, j) * latency for (i, j), latency in pairs.items()) / count
+        count = sum(self.lags[i][j].count for i, j in pairs)
+        mean = sum(self.lags[i][j].count * latency for (i, j), latency in pairs.items()) / count
         return Handoff(
             latency_ms=round(mean, 4),
             pairs=tuple(
@@ -231,14 +241,9 @@ class StepMeasurements:
             provenance=Provenance(
                 method="measured",
                 source=where,
-                note=f"Mean of {count} handoffs, from the end of the step to the other queue.",
+                note=f"Mean of {count:.0f} handoffs, from the end of the step to the other queue.",
             ),
         )
-
-
-def _pool(pooled: Bins, bins: dict[str, int]) -> None:
-    for place, count in bins.items():
-        pooled[int(place)] = pooled.get(int(place), 0) + count
 
 
 def measure_steps(
@@ -276,7 +281,7 @@ def measure_steps(
         for _ in range(MOST_TRIES):
             found.add(measure_point(target, N, B, seconds=seconds, warm_up=warm_up))
             wanted = [i for i, threshold in enumerate(B) if threshold == N]
-            if all(found.steps[i].get(N, [0])[0] >= MIN_SAMPLES for i in wanted):
+            if all(found.steps[i].get(N, Pooled()).count >= MIN_SAMPLES for i in wanted):
                 break
         if progress:
             progress(done, len(todo))

@@ -242,7 +242,7 @@ def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> Routed
     Between and beyond the batch sizes that it had, latencies are those of the nearest ones.
     """
     found = StepMeasurements(system.models)
-    found.add(dict(point))
+    found.add(point)
     latency, delay = system.latency_ms.copy(), system.handoff_ms.copy()
     sizes = np.arange(1, latency.shape[1] + 1)
     for i in range(system.M):
