@@ -1,11 +1,12 @@
 """Measuring a server behind its URL, and what it says of re-tuning."""
 
 from contextlib import closing
+from threading import Timer
 
 import httpx
 import pytest
 
-from trmodel.errors import InputError, TrmodelError
+from trmodel.errors import InputError, TrmodelError, UsageError
 from trmodel.runtime.bench.point import measure_point
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.target import Url
@@ -35,6 +36,20 @@ def test_what_is_no_server_is_said_in_one_line(server):
 def test_a_refused_reply_ends_the_measurement(server):
     with running(url=server.url) as target, pytest.raises(TrmodelError, match="max_tokens"):
         measure_point(target, 1, (1, 1), seconds=5.0, reply_tokens=10**6)
+
+
+def test_more_requests_than_run_are_refused(server):
+    with running(url=server.url) as target, pytest.raises(UsageError, match="8 requests at a time"):
+        measure_point(target, 10, (1, 1), seconds=0.6, warm_up=0.6, reply_tokens=LONG)
+
+
+def test_thresholds_that_change_meanwhile_are_noticed(server):
+    with running(url=server.url) as target:
+        change = Timer(1.5, target.set_thresholds, [((1, 1),)])
+        change.start()
+        with pytest.raises(TrmodelError, match="somebody else"):
+            measure_point(target, 2, (1, 1), seconds=2.5, warm_up=0.5, reply_tokens=LONG)
+        change.join()
 
 
 def test_retunes_are_told(server, servers):

@@ -97,6 +97,7 @@ def measure_point(
         first, start = target.stats(), time.monotonic()
         _pause(loop, seconds)
         end, last = time.monotonic(), target.stats()
+        _check(first, last, N)
     spans = _spans(first, last)
     return {
         "schema": SCHEMA,
@@ -115,6 +116,14 @@ def measure_point(
         **_counted(first.models, spans, N),
         **({"replies": _record(loop, start, end)} if record else {}),
     }
+
+
+def _check(first: Stats, last: Stats, N: int) -> None:
+    """Refuse a window in which the load or the thresholds were not those asked for."""
+    if min(first.queued, last.queued) > 0:
+        raise UsageError(f"N: the server runs {last.n} requests at a time, not {N} (max_live)")
+    if first.table_version != last.table_version:
+        raise TrmodelError("somebody else changed the thresholds during the measurement")
 
 
 def _pause(loop: ClosedLoop, seconds: float) -> None:
