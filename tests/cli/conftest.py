@@ -1,7 +1,9 @@
 """Running the command line inside the test process, where imports are paid for once."""
 
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,3 +55,48 @@ def plain_profile() -> dict[str, Any]:
     """A valid profile as plain values, to be spoilt."""
     profile = load_profile("a100-paper").profile
     return profile.model_dump(mode="json", by_alias=True)
+
+
+POINTS = Path(__file__).parents[1] / "fixtures" / "measured-points.jsonl"
+
+
+class MeasuredServer:
+    """Answers as a server of two models would that was measured before."""
+
+    def __init__(self) -> None:
+        from trmodel.runtime.bench.target import Stats
+
+        self.points = [json.loads(line) for line in POINTS.read_text().splitlines()]
+        self.asked: list[tuple[int, tuple[int, ...]]] = []
+        self._stats = Stats(tuple(self.points[0]["models"]), {}, 0, 0, 1)
+
+    def stats(self) -> Any:
+        return self._stats
+
+    def measure(self, target: Any, N: int, B: tuple[int, ...], **given: Any) -> dict[str, Any]:
+        self.asked.append((N, tuple(B)))
+        point = next((p for p in self.points if p["B"] == list(B)), self.points[0])
+        point = point | {"N": N, "B": list(B), "seed": given.get("seed", 0)}
+        point["per_model"] = [
+            # Every batch size in question was seen often enough.
+            model | {"steps": dict.fromkeys(("1", str(N)), next(iter(model["steps"].values())))}
+            for model in point["per_model"]
+        ]
+        return point
+
+
+@pytest.fixture
+def measured_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeasuredServer:
+    """A server in place of real ones, and the files of its measurement in the directory."""
+    server = MeasuredServer()
+    package = "trmodel.runtime.bench"
+    monkeypatch.setattr(f"{package}.running.running", lambda *_: nullcontext(server))
+    monkeypatch.setattr(f"{package}.point.measure_point", server.measure)
+    monkeypatch.setattr(f"{package}.steps.measure_point", server.measure)
+    shutil.copy(POINTS, tmp_path / "results.jsonl")
+    (tmp_path / "r2r.yaml").write_text("profile: a100-paper\n")
+    profile = load_profile("a100-paper").profile
+    (tmp_path / "measured.json").write_text(profile.model_dump_json(by_alias=True))
+    table = {"models": server.points[0]["models"], "thresholds": [[1, n] for n in range(1, 9)]}
+    (tmp_path / "thresholds.json").write_text(json.dumps(table))
+    return server

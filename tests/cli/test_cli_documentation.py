@@ -14,14 +14,17 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, flags=re.DOTALL)
 IMPORTS = [("profile", "import", name) for name in ("aiconfigurator", "csv", "sglang-metrics")]
-PROFILE = [("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "import")]
+PROFILE = [
+    ("profile", name) for name in ("list", "show", "schema", "capacity", "fit", "measure", "import")
+]
 MODEL = ["tune", "predict", "best-rule", "simulate", "compare", "pareto", "arrivals"]
+MEASURED = ["bench", "validate"]
 ROUTING = [("routing", name) for name in ("list", "show", "fit")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
 SERVING = [("serve",), ("subserver",)]
 """They go on until they are told to end: tests/runtime runs them."""
 COMMANDS = [
-    *((name,) for name in (*MODEL, "keys")),
+    *((name,) for name in (*MODEL, *MEASURED, "keys")),
     ("profile",),
     *PROFILE,
     *IMPORTS,
@@ -36,6 +39,11 @@ LINES = '{"request": 1, "model": "Qwen3-0.6B", "committed": 1}\n' * 20
 def traces(tmp_path):
     (tmp_path / "trace.csv").write_text(TRACE)
     (tmp_path / "trace.jsonl").write_text(LINES)
+
+
+@pytest.fixture(autouse=True)
+def _a_server(measured_server):
+    """What there is to measure, and files about it."""
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import typer
 
 from trmodel._version import __version__
 from trmodel.cli.arrivals import arrivals
+from trmodel.cli.bench import bench
 from trmodel.cli.best_rule import best_rule
 from trmodel.cli.compare import compare
 from trmodel.cli.keys import keys
@@ -25,6 +26,7 @@ from trmodel.cli.simulate import simulate
 from trmodel.cli.streams import complain, flush_out, print_out
 from trmodel.cli.subserver import subserver
 from trmodel.cli.tune import tune
+from trmodel.cli.validate import validate
 from trmodel.errors import InputError, LimitError, TrmodelError, UsageError
 
 EXIT_CODES = """Exit codes:
@@ -126,6 +128,18 @@ app.command(
 )(serve)
 app.command(epilog=examples("trmodel subserver --config r2r.yaml --model Qwen3-32B"))(subserver)
 app.command(epilog=examples("trmodel keys r2r.keys"))(keys)
+app.command(
+    epilog=examples(
+        "trmodel bench --url http://127.0.0.1:8000 --N 4,8 --thresholds thresholds.json",
+        "trmodel bench --config r2r.yaml --N 4 --B 1,3 --B 1,4 --seconds 30 -o results.jsonl",
+    )
+)(bench)
+app.command(
+    epilog=examples(
+        "trmodel validate results.jsonl --profile measured.json",
+        "trmodel validate results.jsonl --profile a100-paper --plot errors.png",
+    )
+)(validate)
 app.add_typer(profile_app, name="profile")
 app.add_typer(routing_app, name="routing")
 

@@ -11,6 +11,7 @@ from trmodel.cli import options
 from trmodel.cli.capacity import capacity
 from trmodel.cli.fitting import fit
 from trmodel.cli.importing import app as import_app
+from trmodel.cli.measuring import measure
 from trmodel.cli.options import Format, examples
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
 from trmodel.cli.plots import check_plot, save
@@ -133,6 +134,12 @@ app.command(
         "trmodel profile fit --profile a100-imported --measurements paper-figure10 -o fitted.json",
     )
 )(fit)
+app.command(
+    epilog=examples(
+        "trmodel profile measure --config r2r.yaml -o measured.json",
+        "trmodel profile measure --url http://127.0.0.1:8000 --like a100 -o measured.json",
+    )
+)(measure)
 app.add_typer(import_app, name="import")
 
 

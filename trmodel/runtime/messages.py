@@ -57,6 +57,9 @@ class PeerReq(msgspec.Struct, frozen=True, array_like=True, tag=0):
         For each model, how many of the tokens it holds.
     extra
         Fields of the policy's own.
+    left_at
+        When the step that hands it over ended, in seconds of the sender's monotonic clock, which
+        means something on the sender's machine only; 0 if unknown.
     """
 
     request: int
@@ -71,6 +74,7 @@ class PeerReq(msgspec.Struct, frozen=True, array_like=True, tag=0):
     seen: tuple[int, ...] = ()
     sampling: Sampling = Sampling()
     extra: dict[str, Any] = {}
+    left_at: float = 0.0
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):

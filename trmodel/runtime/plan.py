@@ -165,6 +165,17 @@ def _addresses(
     return front, addresses
 
 
+def first_vectors(config: ServerConfig) -> Vectors:
+    """Return the thresholds that a server starts with.
+
+    Raises
+    ------
+    InputError, UsageError, InfeasibleError
+        As `make_plan`.
+    """
+    return _first_vectors(config, _system(config)[1])
+
+
 def _first_vectors(config: ServerConfig, system: RoutedSystem) -> Vectors:
     if config.thresholds == "eager":
         return ((1,) * system.M,)

@@ -36,6 +36,8 @@ class Request:
         For each model, how many of the tokens it has been told.
     came_at
         When it joined the queue, on the process's clock in seconds.
+    left_at
+        When the step ended after which it was handed over, on the same clock.
     """
 
     id: int
@@ -48,6 +50,7 @@ class Request:
     state: State = State.pending
     anchor: int = 0
     came_at: float = 0.0
+    left_at: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

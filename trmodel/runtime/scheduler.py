@@ -213,7 +213,7 @@ class Scheduler:
             request.state, request.came_at = State.waiting, now
             self._waiting.append(request)
         else:
-            request.state = State.pending
+            request.state, request.left_at = State.pending, now
             message = self.policy.send(request, self.model, destination)
             request.seen[destination] = len(request.token_ids)
             yield destination, message

@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
 
 import msgspec
 
@@ -75,6 +74,9 @@ class Subserver:
         table = TableInForce(((1,) * M,))
         self.scheduler = Scheduler(spec.model, M, policy, table, spec.max_batch, spec.hold_s)
         self.counters = Counters(M)
+        self._begun: Batch | None = None
+        """The batch that the engine is to run next."""
+        self._near = [_on_this_machine(address) for address in spec.addresses]
         self._changed = threading.Condition()
         self._stopping = False
         self.front_gone = False
@@ -114,16 +116,27 @@ class Subserver:
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
-                batch = self.scheduler.next_batch(now)
+                self._begin(now)
                 self._release()
-                if batch is not None:
-                    self.counters.started(batch)
+                if self._begun is not None:
+                    batch, self._begun = self._begun, None
                     return batch
                 end = min(until, self.scheduler.next_deadline() or until)
                 if now >= end:
                     return None
                 self._changed.wait(end - now)
         return None
+
+    def _begin(self, now: float) -> None:
+        """Start a batch if the launch rule says so.
+
+        It starts when what makes it possible happens, on whichever thread that is; waking the
+        engine is part of the step.
+        """
+        batch = self.scheduler.next_batch(now)
+        if batch is not None:
+            self.counters.started(batch)
+            self._begun = batch
 
     def _step(self, batch: Batch) -> None:
         result = self.engine.step(batch)
@@ -136,7 +149,11 @@ class Subserver:
                     away = message.owner != self.spec.model
                     self.counters.moved(message.owner, len(message.token_ids), away=away)
             self.node.post(outgoing)
-            self.counters.stepped(batch, ended_at, time.monotonic())
+            handed_on_at = time.monotonic()
+            for request in batch.requests:
+                request.came_at = handed_on_at  # of those that stay
+            self.counters.stepped(batch, ended_at, handed_on_at)
+            self._begin(handed_on_at)
 
     def _release(self) -> None:
         for number in self.scheduler.released:
@@ -154,6 +171,7 @@ class Subserver:
                 table_version=self.scheduler.table.version,
                 resent=sum(link.resent for link in self.node.links.values()),
                 pid=os.getpid(),
+                now_s=time.monotonic(),
             )
         return Counted(self.spec.model, self.spec.incarnation, values)
 
@@ -192,13 +210,21 @@ class Subserver:
                 came = []
             self.scheduler.hear(live)
             for _, message in came:
-                self.node.post(self._handle(message, now))
+                outgoing = self._handle(message, now)
+                if outgoing:
+                    self.node.post(outgoing)
+            self._begin(now)
             self._changed.notify()
 
-    def _handle(self, message: Message, now: float) -> Iterable[Outgoing]:
+    def _handle(self, message: Message, now: float) -> list[Outgoing]:
         me, table = self.spec.model, self.scheduler.table
         if isinstance(message, PeerReq):
-            return self.scheduler.receive(message, now)
+            waited = self.scheduler.waiting
+            outgoing = self.scheduler.receive(message, now)
+            joined = self.scheduler.waiting > waited
+            if joined and message.source >= 0 and message.left_at and self._near[message.source]:
+                self.counters.arrived(message.source, now - message.left_at)
+            return outgoing
         if isinstance(message, NewTable):
             table.hold(message.version, message.vectors)
             return [(FRONT, TableHeld(me, message.version))]
@@ -212,6 +238,11 @@ class Subserver:
             owned = self.scheduler.inventory(dict(message.known))
             return [(FRONT, InventoryReply(me, message.query, owned))]
         return []
+
+
+def _on_this_machine(address: str) -> bool:
+    """Whether a peer's monotonic clock is this one's."""
+    return address.startswith(("ipc://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
 
 
 def make_engine(spec: SubserverSpec) -> Engine:

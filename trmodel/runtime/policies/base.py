@@ -52,6 +52,7 @@ class Policy:
             seen=tuple(request.seen),
             sampling=request.sampling,
             extra=request.extra,
+            left_at=request.left_at,
         )
 
     def receive(self, message: PeerReq, request: Request) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,14 +16,17 @@ from trmodel.runtime.plan import vectors_of
 from trmodel.runtime.server.body import json_of
 from trmodel.runtime.server.errors import RETRY_AFTER_S, ApiError
 
+if TYPE_CHECKING:
+    from trmodel.runtime.controller import Controller
+
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class Admin:
     """The operators' endpoints of one server."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, front: Front, controller: Controller | None = None) -> None:
+        self._front, self._controller = front, controller
 
     async def health(self, _: Request) -> Response:
         """200 if every model serves, else 503 and which do not."""
@@ -97,6 +100,19 @@ class Admin:
                 "in_use": desk.table_in_use,
                 "models": self._front.names,
                 "thresholds": desk.vectors,
+            }
+        )
+
+    async def retunes(self, _: Request) -> Response:
+        """What was decided about the thresholds while serving, the oldest first."""
+        controller = self._controller
+        return JSONResponse(
+            {
+                "mode": self._front.plan.config.retune.mode,
+                "outcomes": {} if controller is None else dict(controller.outcomes),
+                "decisions": []
+                if controller is None
+                else [decision.to_dict() for decision in list(controller.decisions)],
             }
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -20,12 +21,15 @@ from trmodel.runtime.server.meter import Meter
 from trmodel.runtime.server.metrics import FrontCollector
 from trmodel.runtime.server.tokenizer import ByteTokenizer
 
+if TYPE_CHECKING:
+    from trmodel.runtime.controller import Controller
 
-def make_app(front: Front) -> Starlette:
-    """Put a front end behind HTTP."""
+
+def make_app(front: Front, controller: Controller | None = None) -> Starlette:
+    """Put a front end behind HTTP; with a controller, its decisions too."""
     meter = Meter()
     meter.registry.register(FrontCollector(front))
-    completions, admin = Completions(front, ByteTokenizer(), meter), Admin(front)
+    completions, admin = Completions(front, ByteTokenizer(), meter), Admin(front, controller)
     model = {
         "id": front.plan.config.http.model_name,
         "object": "model",
@@ -55,6 +59,7 @@ def make_app(front: Front) -> Starlette:
             Route("/metrics", metrics),
             Route("/stats", admin.stats),
             Route("/thresholds", admin.thresholds, methods=["GET", "PUT"]),
+            Route("/retunes", admin.retunes),
             Route("/debug/requests", admin.requests),
         ],
         exception_handlers={ApiError: show, HTTPException: show, Exception: show},

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -19,6 +20,9 @@ from trmodel.runtime.config import HttpConfig, ServerConfig
 from trmodel.runtime.front import Front
 from trmodel.runtime.plan import make_plan
 from trmodel.runtime.server.app import make_app
+
+if TYPE_CHECKING:
+    from trmodel.runtime.controller import Controller
 
 _CLOSING_S = 5
 """So long connections may take to close once their replies have ended."""
@@ -60,12 +64,13 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
             os._exit(130)
         stop.set()
 
+    controller = _controller(front)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told)
     server = _Server(
         uvicorn.Config(
-            make_app(front),
+            make_app(front, controller),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -80,13 +85,26 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
         front.start()
         await _until_ready(front, stop)
         if not stop.is_set():
+            if controller is not None:
+                controller.start()
             announce(url)
             await stop.wait()
             await asyncio.to_thread(front.drain, front.plan.config.http.drain_s)
     finally:
+        if controller is not None:
+            await asyncio.to_thread(controller.stop)
         await asyncio.to_thread(front.stop)
         server.should_exit = True
         await running
+
+
+def _controller(front: Front) -> Controller | None:
+    """Make what re-tunes, before anything is served: its imports take a while."""
+    if front.plan.config.retune.mode == "off":
+        return None
+    from trmodel.runtime.controller import Controller
+
+    return Controller(front)
 
 
 async def _until_ready(front: Front, stop: asyncio.Event) -> None:

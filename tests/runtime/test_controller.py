@@ -1,0 +1,159 @@
+"""Re-tuning while serving: the routing changes, the tuner is killed, advice only."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from trmodel.markov import predict_chain
+from trmodel.profile import build_system, load_profile
+from trmodel.runtime.bench.loop import ClosedLoop
+from trmodel.runtime.bench.target import InProcess, wait_for
+from trmodel.runtime.config import ServerConfig
+from trmodel.runtime.controller import FEWEST_OF_A_SIZE, Controller, latencies
+from trmodel.runtime.estimate import Estimated
+from trmodel.runtime.front import Front
+from trmodel.runtime.plan import make_plan
+from trmodel.search import tune_system
+
+N = 8
+SHIFTING = '''
+from pathlib import Path
+
+from trmodel.runtime.policies import Policy
+from trmodel.runtime.policies.bernoulli import uniform
+
+
+class Shifting(Policy):
+    """R2R at random, more often to the large model once a file is there."""
+
+    def __init__(self, signal, before, after):
+        self.signal, self.before, self.after = Path(signal), before, after
+
+    def route(self, batch, result):
+        if batch.model == 1:
+            return [0] * len(batch)
+        p = self.after if self.signal.exists() else self.before
+        return [int(uniform(r.sampling.seed, r.steps) < p) for r in batch.requests]
+
+    def commit(self, request, token_ids, source, destination):
+        return [] if (source, destination) == (0, 1) else token_ids
+'''
+
+
+@pytest.fixture
+def shifting(tmp_path, monkeypatch):
+    """Start a server whose p goes from 0.1 to 0.5 when the file ``signal`` appears."""
+    (tmp_path / "shifting_policy.py").write_text(SHIFTING)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), path])))
+    started = []
+
+    def start(**retune):
+        config = ServerConfig.model_validate(
+            {
+                "profile": "a100-paper",
+                "p": 0.1,
+                "max_live": N,
+                "policy": "shifting_policy:Shifting",
+                "policy_options": {
+                    "signal": str(tmp_path / "signal"),
+                    "before": 0.1,
+                    "after": 0.5,
+                },
+                "retune": {"mode": "on", "every_s": 20.0} | retune,
+            }
+        )
+        front = Front(make_plan(config))
+        controller = Controller(front)
+        started.append((front, controller))
+        front.start()
+        assert front.wait_until_ready(60.0)
+        controller.start()
+        return front, controller, tmp_path / "signal"
+
+    yield start
+    for front, controller in started:
+        controller.stop()
+        front.stop()
+
+
+def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
+    front, controller, file = shifting()
+    first = front.desk.vectors
+    with ClosedLoop(InProcess(front), N) as loop:
+        time.sleep(12.0)
+        assert front.desk.vectors == first, controller.decisions
+        file.touch()
+        changed_at = time.monotonic()
+        system = build_system(load_profile("a100-paper"), N, p=0.5)
+        best = tune_system(system, [N]).row(N)
+
+        def good():
+            used = predict_chain(system, front.desk.vectors[N - 1]).throughput_tok_s
+            return used > 0.99 * best.throughput_tok_s and front.desk.table_in_use
+
+        assert not good()
+        while not good():
+            assert time.monotonic() - changed_at < 60.0, list(controller.decisions)
+            time.sleep(0.2)
+        loop.check()
+    last = controller.decisions[-1]
+    assert last.outcome in ("changed", "kept")
+    assert any(decision.outcome == "changed" for decision in controller.decisions)
+    assert controller.outcomes["changed"] >= 1
+
+
+def test_a_killed_tuner_leaves_serving_alone(shifting):
+    front, controller, file = shifting(every_s=4.0)
+    file.touch()
+    before = front.desk.vectors
+    with ClosedLoop(InProcess(front), N) as loop:
+        wait_for(lambda: controller.tuner is not None, 30.0, "nothing is tuned")
+        os.kill(controller.tuner.pid, signal.SIGKILL)
+        heard = sum(len(reply.came_at) for reply in loop.replies)
+        wait_for(lambda: "failed" in controller.outcomes, 10.0, "nothing failed")
+        failed = next(d for d in controller.decisions if d.outcome == "failed")
+        assert failed.reason == "the tuner ended with -9"
+        assert front.restarts == [0, 0]
+        time.sleep(0.5)
+        loop.check()
+        assert sum(len(reply.came_at) for reply in loop.replies) > heard
+        wait_for(lambda: front.desk.vectors != before, 30.0, "it is not tried again")
+
+
+def test_advice_changes_nothing(shifting):
+    front, controller, file = shifting(mode="advise", every_s=4.0)
+    file.touch()
+    version = front.desk.table_version
+    with ClosedLoop(InProcess(front), N):
+        wait_for(
+            lambda: any(d.outcome == "advised" for d in controller.decisions),
+            40.0,
+            "nothing is advised",
+        )
+    advised = next(d for d in controller.decisions if d.outcome == "advised")
+    assert advised.gain_percent > 0.5
+    assert advised.low[0][1] < 0.5 < advised.high[0][1]
+    assert front.desk.table_version == version
+
+
+def test_an_idle_server_is_left_as_it_is(shifting):
+    _, controller, _ = shifting(every_s=1.5)
+    wait_for(lambda: len(controller.decisions) > 0, 10.0, "nothing is decided")
+    assert controller.decisions[0].outcome == "skipped"
+    assert controller.decisions[0].to_dict()["reason"].startswith("0 steps")
+
+
+def test_measured_step_times_replace_those_of_the_profile():
+    system = build_system(load_profile("a100-paper"), 4)
+    many, few = FEWEST_OF_A_SIZE, 1
+    steps = ({1: (many, many * 0.009), 2: (few, few * 0.009)}, {3: (few, few * 0.03)})
+    found = Estimated(10.0, np.ones((2, 2)), np.ones((2, 2)), steps, 4.0)
+    latency, measured = latencies(system, found)
+    assert latency[0] == pytest.approx([9.0] * 4)
+    assert latency[1].tolist() == system.latency_ms[1].tolist()
+    assert not measured

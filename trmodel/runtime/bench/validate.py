@@ -1,0 +1,275 @@
+"""Measured points beside what the model predicts for them: error, ranking and regret.
+
+A measured run draws its routing decisions once, and over some seconds their frequencies differ
+from p_ij by a few percent, which throughput follows. A point is therefore predicted at the
+frequencies that it really had (*realised*); the ranking, which compares thresholds under one
+routing, takes measurements corrected to the nominal p_ij:
+
+    corrected = measured * predicted(nominal) / predicted(realised).
+
+**Regret** of an N: how much less the thresholds that the prediction calls best gave than those
+that really were best, in percent of the latter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from trmodel.documents import StrPath
+from trmodel.errors import InputError, UsageError
+from trmodel.markov import predict_chain
+from trmodel.profile import LoadedProfile, build_system
+from trmodel.routing import Routing
+from trmodel.runtime.bench.steps import StepMeasurements
+from trmodel.simulate import simulate
+from trmodel.system import RoutedSystem
+
+if TYPE_CHECKING:
+    from trmodel.report import Measurement
+
+Method = Literal["auto", "chain", "simulation"]
+PREDICTION_BATCHES = 200_000
+
+
+@dataclass(frozen=True)
+class ValidatedPoint:
+    """One measured point and its predictions, in tokens per second.
+
+    Attributes
+    ----------
+    predicted_tok_s
+        At the routing frequencies that the run had.
+    nominal_tok_s
+        At the routing's own p_ij.
+    own_tok_s
+        At the realised frequencies, from the step and handoff latencies of this very run: what
+        differs from ``predicted_tok_s`` is the machine's doing since the profile was measured.
+    interval_percent
+        Half width of the measurement's confidence interval.
+    """
+
+    N: int
+    B: tuple[int, ...]
+    measured_tok_s: float
+    interval_percent: float
+    predicted_tok_s: float
+    nominal_tok_s: float
+    own_tok_s: float
+    method: str
+
+    @property
+    def error_percent(self) -> float:
+        """Of the prediction; above 0: too high."""
+        return 100.0 * (self.predicted_tok_s / self.measured_tok_s - 1.0)
+
+    @property
+    def nominal_error_percent(self) -> float:
+        """Of the prediction that knows only the nominal routing."""
+        return 100.0 * (self.nominal_tok_s / self.measured_tok_s - 1.0)
+
+    @property
+    def own_error_percent(self) -> float:
+        """Of the prediction from the run's own latencies: that of the model alone."""
+        return 100.0 * (self.own_tok_s / self.measured_tok_s - 1.0)
+
+    @property
+    def corrected_tok_s(self) -> float:
+        """What would have been measured at the nominal routing."""
+        return self.measured_tok_s * self.nominal_tok_s / self.predicted_tok_s
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the thresholds of one N compare, measured and predicted.
+
+    Attributes
+    ----------
+    kendall_tau
+        1 if both order them alike, -1 if the other way round.
+    best_measured, best_predicted
+        The best thresholds by each.
+    regret_percent
+        Throughput lost by using the predicted best.
+    """
+
+    N: int
+    kendall_tau: float
+    best_measured: tuple[int, ...]
+    best_predicted: tuple[int, ...]
+    regret_percent: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All points, and for every N with several thresholds the ranking."""
+
+    points: tuple[ValidatedPoint, ...]
+    rankings: tuple[Ranking, ...]
+
+    @property
+    def mean_error_percent(self) -> float:
+        """Mean of the absolute errors."""
+        return float(np.mean([abs(point.error_percent) for point in self.points]))
+
+    @property
+    def max_error_percent(self) -> float:
+        """Largest absolute error."""
+        return max(abs(point.error_percent) for point in self.points)
+
+    @property
+    def max_regret_percent(self) -> float | None:
+        """Largest regret, if an N has several thresholds."""
+        return max((ranking.regret_percent for ranking in self.rankings), default=None)
+
+    def measurements(self) -> list[Measurement]:
+        """Return the points for `trmodel.report.comparison_figure`, those of an N together."""
+        from trmodel.report import Measurement
+
+        return [
+            Measurement(
+                point.N,
+                point.B,
+                point.measured_tok_s,
+                {point.method: point.predicted_tok_s, "own steps": point.own_tok_s},
+            )
+            for point in sorted(self.points, key=lambda point: (point.N, point.B))
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "schema": "trmodel/validation",
+            "schema_version": 1,
+            "mean_error_percent": self.mean_error_percent,
+            "max_error_percent": self.max_error_percent,
+            "max_regret_percent": self.max_regret_percent,
+            "points": [
+                {
+                    **asdict(point),
+                    "error_percent": point.error_percent,
+                    "nominal_error_percent": point.nominal_error_percent,
+                    "own_error_percent": point.own_error_percent,
+                }
+                for point in self.points
+            ],
+            "rankings": [asdict(ranking) for ranking in self.rankings],
+        }
+
+
+def validate(
+    points: Sequence[Mapping[str, Any]],
+    loaded: LoadedProfile,
+    *,
+    routing: StrPath | Routing | None = None,
+    p: float | None = None,
+    method: Method = "auto",
+    progress: Any = None,
+) -> Validation:
+    """Predict measured points and compare.
+
+    Parameters
+    ----------
+    points
+        As `trmodel.runtime.bench.point.measure_point` returns them.
+    loaded, routing, p
+        The profile to predict from, and the routing that was served.
+    method
+        ``chain`` for the exact chain, ``simulation``; ``auto`` takes the chain unless handoffs
+        take time, which it does not have.
+
+    Raises
+    ------
+    TrmodelError
+        One of its subclasses; if there is no point, or one is not of the profile's models.
+    """
+    if not points:
+        raise UsageError("results: hold no measured point")
+    found = []
+    for done, point in enumerate(points, start=1):
+        system = build_system(loaded, point["N"], routing, p=p)
+        if list(system.models) != list(point["models"]):
+            raise InputError(
+                f"results: a point is of {', '.join(point['models'])}, the routing is of "
+                f"{', '.join(system.models)}"
+            )
+        B, measured = tuple(point["B"]), point["throughput_tok_s"]
+        low, high = point["throughput_interval_tok_s"]
+        chosen = method
+        if chosen == "auto":
+            chosen = "simulation" if system.handoffs_ms.any() else "chain"
+        if chosen == "chain" and system.handoffs_ms.any():
+            system = replace(system, handoff_ms=np.zeros_like(system.handoff_ms))
+        found.append(
+            ValidatedPoint(
+                point["N"],
+                B,
+                measured,
+                50.0 * (high - low) / measured,
+                _throughput(realised(system, point), B, chosen),
+                _throughput(system, B, chosen),
+                _throughput(with_own_latencies(realised(system, point), point), B, chosen),
+                chosen,
+            )
+        )
+        if progress:
+            progress(done, len(points))
+    by_N = {N: [f for f in found if f.N == N] for N in sorted({f.N for f in found})}
+    rankings = tuple(_ranking(N, several) for N, several in by_N.items() if len(several) > 1)
+    return Validation(tuple(found), rankings)
+
+
+def realised(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
+    """Return the system with the routing frequencies that a measured run had."""
+    P, C = system.transition_probability.copy(), system.committed_tokens.copy()
+    for i, model in enumerate(point["per_model"]):
+        counts = np.asarray(model["transitions"], dtype=float)
+        if counts.sum() > 0.0:
+            P[i] = counts / counts.sum()
+            went = counts > 0.0
+            C[i, went] = np.asarray(model["committed"], dtype=float)[went] / counts[went]
+    return replace(system, transition_probability=P, committed_tokens=C)
+
+
+def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
+    """Return the system with the step and handoff latencies of a measured run.
+
+    Between and beyond the batch sizes that it had, latencies are those of the nearest ones.
+    """
+    found = StepMeasurements(system.models)
+    found.add(point)
+    latency, delay = system.latency_ms.copy(), system.handoff_ms.copy()
+    sizes = np.arange(1, latency.shape[1] + 1)
+    for i in range(system.M):
+        if steps := found.steps_ms(i):
+            latency[i] = np.interp(sizes, list(steps), list(steps.values()))
+        for j in range(system.M):
+            own = found.handoff_ms(i, j)
+            if own is not None and delay[i, j] > 0.0:
+                delay[i, j] = own
+    return replace(system, latency_ms=latency, handoff_ms=delay)
+
+
+def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> float:
+    if method == "chain":
+        return predict_chain(system, B).throughput_tok_s
+    return simulate(system, B, batches=PREDICTION_BATCHES).throughput_tok_s.value
+
+
+def _ranking(N: int, several: Sequence[ValidatedPoint]) -> Ranking:
+    measured = [point.corrected_tok_s for point in several]
+    predicted = [point.nominal_tok_s for point in several]
+    truly, said = int(np.argmax(measured)), int(np.argmax(predicted))
+    tau = float(kendalltau(measured, predicted).statistic)
+    return Ranking(
+        N,
+        tau if math.isfinite(tau) else 0.0,
+        several[truly].B,
+        several[said].B,
+        100.0 * (1.0 - measured[said] / measured[truly]),
+    )
