@@ -107,7 +107,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Validation:
-    """All points, and for every N with several thresholds the ranking."""
+    """All points in order, and for every N with several thresholds the ranking."""
 
     points: tuple[ValidatedPoint, ...]
     rankings: tuple[Ranking, ...]
@@ -128,7 +128,7 @@ class Validation:
         return max((ranking.regret_percent for ranking in self.rankings), default=None)
 
     def measurements(self) -> list[Measurement]:
-        """Return the points for `trmodel.report.comparison_figure`, those of an N together."""
+        """Return the points for `trmodel.report.comparison_figure`."""
         from trmodel.report import Measurement
 
         return [
@@ -138,7 +138,7 @@ class Validation:
                 point.measured_tok_s,
                 {point.method: point.predicted_tok_s, "own steps": point.own_tok_s},
             )
-            for point in sorted(self.points, key=lambda point: (point.N, point.B))
+            for point in self.points
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,7 +191,8 @@ def validate(
     if not points:
         raise UsageError("results: hold no measured point")
     found = []
-    for done, point in enumerate(points, start=1):
+    in_order = sorted(points, key=lambda point: (point["N"], point["B"]))
+    for done, point in enumerate(in_order, start=1):
         system = build_system(loaded, point["N"], routing, p=p)
         if list(system.models) != list(point["models"]):
             raise InputError(
