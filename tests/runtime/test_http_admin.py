@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
@@ -82,16 +83,26 @@ def test_metrics_agree_with_what_was_served(server):
     assert (after["active_requests",], after["queued_requests",], after["ready",]) == (0, 0, 1)
 
 
+def in_use(server):
+    """The thresholds, once every model holds them."""
+    end = time.monotonic() + 20.0
+    while True:
+        shown = httpx.get(f"{server.url}/thresholds").json()
+        if shown["in_use"] or time.monotonic() > end:
+            assert shown["in_use"]
+            return shown
+        time.sleep(0.05)
+
+
 def test_thresholds_are_shown_and_replaced(server, tuned):
-    shown = httpx.get(f"{server.url}/thresholds").json()
+    shown = in_use(server)
     assert shown["thresholds"][0] == [1, 1]
-    assert shown["in_use"]
     put = httpx.put(f"{server.url}/thresholds", json=tuned)
     assert put.status_code == 200, put.text
     assert put.json()["version"] == shown["version"] + 1
     assert put.json()["thresholds"] == tuned["thresholds"]
     ask(server, 10)
-    assert httpx.get(f"{server.url}/thresholds").json()["in_use"]
+    assert in_use(server)["version"] == put.json()["version"]
     server.wait_until_empty()
     assert server.stats()["counted"][1]["table_version"] == put.json()["version"]
 

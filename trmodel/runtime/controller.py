@@ -54,6 +54,8 @@ class Decision:
         Live requests at which throughput was compared.
     transition_probability, low, high
         Estimate of p_ij with its 95 % interval, (M, M); empty where none was made.
+    predicted_tok_s
+        Throughput at n under the thresholds that are in force after the decision.
     """
 
     at: str
@@ -67,6 +69,7 @@ class Decision:
     present: tuple[int, ...] = ()
     proposed: tuple[int, ...] = ()
     gain_percent: float | None = None
+    predicted_tok_s: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -157,7 +160,11 @@ class Controller:
             return _decision("failed", answer.error, **about)
         proposed = answer.vectors[min(n, len(answer.vectors)) - 1]
         gain = 100.0 * (answer.new_tok_s / answer.present_tok_s - 1.0)
-        about |= {"proposed": proposed, "gain_percent": gain}
+        about |= {
+            "proposed": proposed,
+            "gain_percent": gain,
+            "predicted_tok_s": answer.present_tok_s,
+        }
         words = (
             f"B = {shown_vector(proposed)} gives {gain:+.2f} % over "
             f"{shown_vector(about['present'])} at n = {n}"
@@ -171,6 +178,7 @@ class Controller:
             why = "thresholds were set by somebody else meanwhile"
             return _decision("skipped", f"{words}, but {why}", **about)
         self.front.propose(answer.vectors)
+        about["predicted_tok_s"] = answer.new_tok_s
         return _decision("changed", words, **about)
 
     def _tune(self, job: Job) -> Answer:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def make_app(front: Front, controller: Controller | None = None) -> Starlette:
     """Put a front end behind HTTP; with a controller, its decisions too."""
     meter = Meter()
-    meter.registry.register(FrontCollector(front))
+    meter.registry.register(FrontCollector(front, controller))
     completions, admin = Completions(front, ByteTokenizer(), meter), Admin(front, controller)
     model = {
         "id": front.plan.config.http.model_name,

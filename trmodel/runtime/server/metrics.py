@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -19,6 +19,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from trmodel.runtime.front import Front
+
+if TYPE_CHECKING:
+    from trmodel.runtime.controller import Controller
 
 _GAUGES = {
     "threshold": "Fewest requests that start a batch now.",
@@ -44,8 +47,8 @@ _SECONDS = {
 class FrontCollector(Collector):
     """Reads a front end whenever Prometheus asks."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, front: Front, controller: Controller | None = None) -> None:
+        self._front, self._controller = front, controller
 
     def describe(self) -> list[Metric]:
         return []
@@ -70,6 +73,8 @@ class FrontCollector(Collector):
         for name, text in _SECONDS.items():
             yield _by_model(CounterMetricFamily, f"{name}_seconds", text, counted, f"{name}_s")
         yield from self._movements(counted)
+        if self._controller is not None:
+            yield from _retunes(self._controller)
         yield from _batches(counted)
 
     def _movements(self, counted: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
@@ -82,6 +87,23 @@ class FrontCollector(Collector):
                 for destination, number in zip(self._front.names, values[key], strict=True):
                     family.add_metric([model, destination], number)
             yield family
+
+
+def _retunes(controller: Controller) -> Iterator[Metric]:
+    """Decisions about thresholds, and what the latest says of those in force.
+
+    What is measured beside it is the rate of ``trmodel:committed_tokens_total``.
+    """
+    retunes = CounterMetricFamily(
+        "trmodel:retunes", "Decisions about thresholds.", labels=["outcome"]
+    )
+    for outcome, number in sorted(controller.outcomes.items()):
+        retunes.add_metric([outcome], number)
+    yield retunes
+    known = [d.predicted_tok_s for d in list(controller.decisions) if d.predicted_tok_s]
+    if known:
+        text = "Predicted throughput under the thresholds in force, at the latest decision."
+        yield _gauge("predicted_throughput_tokens_per_second", text, known[-1])
 
 
 def _batches(counted: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
