@@ -82,6 +82,23 @@ def test_systems_that_the_chain_does_not_hold_are_raced():
         tune_system(system, [4], method="exact")
 
 
+def test_no_gap_between_a_throughput_with_handoffs_and_a_bound_without():
+    system = RoutedSystem(
+        ["small", "large"],
+        [6.0, 27.9],
+        [[0.65, 0.35], [1.0, 0.0]],
+        np.ones((2, 2)),
+        4,
+        handoff_ms=[[0, 30], [30, 0]],
+    )
+    raced = tune_system(system, [4], method="simulated", effort=QUICK, bound=True).row(4).to_dict()
+    assert raced["bound_tok_s"] is None
+    assert raced["gap_percent"] is None
+    assert "no bound: it would leave out handoff delays" in raced["notes"]
+    exact = tune_system(system, [4], method="exact", bound=True).row(4).to_dict()
+    assert exact["bound_tok_s"] >= exact["throughput_tok_s"]
+
+
 def test_rows_between_are_live_thresholds_without_a_figure():
     table = tune_system(r2r(40), [10, 40], method="simulated", effort=QUICK)
     assert [row.N for row in table.rows] == [1, 10, 40]

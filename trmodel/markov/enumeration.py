@@ -23,7 +23,7 @@ from trmodel.markov.transitions import Splits
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
-_ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
+_ADVICE = "use a coarser grid (grid_ms, --grid-ms), a smaller N, or fewer models"
 _BYTES_PER_STATE = 640
 """Peak of enumeration and solution, with ten transitions to a state."""
 _MOST_STATES = 200_000_000
