@@ -8,7 +8,7 @@ from trmodel.markov import Limits, solve_chain
 from trmodel.phases import Phase
 from trmodel.system import RoutedSystem
 
-ADVICE = r"coarser grid \(grid_ms\), a smaller N, or fewer models"
+ADVICE = r"coarser grid \(grid_ms, --grid-ms\), a smaller N, or fewer models"
 
 
 def test_states():

@@ -66,6 +66,22 @@ def test_a_queue_that_grows_is_seen():
     assert found.lag_ms > 0.0
 
 
+def test_a_slower_rhythm_than_the_closed_loops_is_seen():
+    """All hand over: a closed loop runs in step, but requests that come at random split in two."""
+    system = RoutedSystem(["a", "b"], [6.0, 28.0], [[0, 1], [1, 0]], [[1, 1], [1, 1]], 4)
+    in_step = 4 * 2 / 34.0 * 1000.0 / 50.0
+    alternating = 2 * 2 / 28.0 * 1000.0 / 50.0
+    lengths = (50.0,)
+    options = Options(reply_tokens=lengths)
+    assert closed_loop_replies_per_s(system, (1, 1), options).value == pytest.approx(in_step, 0.01)
+    for seed in range(5):
+        rate = 0.5 * (alternating + in_step)
+        simulated = Options(arrivals_per_s=rate, reply_tokens=lengths)
+        found = simulate_load(system, [(1, 1)] * 4, (), simulated, seed=seed, replies=500)
+        assert found.replies_per_s.value < 0.95 * rate
+        assert not found.stable
+
+
 def test_capacity_of_one_server():
     found = closed_loop_replies_per_s(single(3), (1,), Options(reply_tokens=(1.0, 3.0)))
     assert found.low <= 50.0 <= found.high

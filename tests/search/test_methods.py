@@ -6,6 +6,7 @@ import pytest
 import trmodel
 from trmodel.errors import InfeasibleError, LimitError, UsageError
 from trmodel.launch import is_live
+from trmodel.phases import Phase
 from trmodel.search import Effort, tune_system
 from trmodel.search.exact import TABLE_COST, count_vectors, row_costs
 from trmodel.search.feasible import feasible_thresholds
@@ -60,6 +61,42 @@ def test_auto_mixes_cheap_exact_rows_with_races_of_the_others():
     assert plain["throughput_high_tok_s"] > plain["throughput_tok_s"]
     assert plain["states"] is None
     assert plain["candidates"] == 364
+
+
+def test_systems_that_the_chain_does_not_hold_are_raced():
+    system = RoutedSystem(
+        ["small", "large"],
+        [6.0, 27.9],
+        [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]],
+        np.ones((3, 3)),
+        4,
+        max_batch=2,
+        phases=[Phase("probe", 0), Phase("small", 0), Phase("large", 1)],
+    )
+    assert [np.isfinite(c) for c in row_costs(system, range(1, 5), {}).values()] == [1, 1, 0, 0]
+    for method in ("auto", "simulated"):
+        table = tune_system(system, [4], method=method, effort=QUICK, bound=None)
+        assert table.row(4).search == "racing"
+        assert table.row(4).choice.best.method == "simulated"
+    with pytest.raises(UsageError, match="--method simulated"):
+        tune_system(system, [4], method="exact")
+
+
+def test_no_gap_between_a_throughput_with_handoffs_and_a_bound_without():
+    system = RoutedSystem(
+        ["small", "large"],
+        [6.0, 27.9],
+        [[0.65, 0.35], [1.0, 0.0]],
+        np.ones((2, 2)),
+        4,
+        handoff_ms=[[0, 30], [30, 0]],
+    )
+    raced = tune_system(system, [4], method="simulated", effort=QUICK, bound=True).row(4).to_dict()
+    assert raced["bound_tok_s"] is None
+    assert raced["gap_percent"] is None
+    assert "no bound: it would leave out handoff delays" in raced["notes"]
+    exact = tune_system(system, [4], method="exact", bound=True).row(4).to_dict()
+    assert exact["bound_tok_s"] >= exact["throughput_tok_s"]
 
 
 def test_rows_between_are_live_thresholds_without_a_figure():

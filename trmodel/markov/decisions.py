@@ -40,7 +40,7 @@ Actions = Literal["all", "part"]
 
 _KEY_BITS = 62
 _STATES, _ACTIONS, _OUTCOMES = 1, 2, 3
-_ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
+_ADVICE = "use a coarser grid (grid_ms, --grid-ms), a smaller N, or fewer models"
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from trmodel.markov.transitions import Splits
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
-_ADVICE = "use a coarser grid (grid_ms), a smaller N, or fewer models"
+_ADVICE = "use a coarser grid (grid_ms, --grid-ms), a smaller N, or fewer models"
 _BYTES_PER_STATE = 640
 """Peak of enumeration and solution, with ten transitions to a state."""
 _MOST_STATES = 200_000_000
@@ -106,7 +106,8 @@ def enumerate_states(
     UsageError
         If a model of several reached phases cannot take all N requests into one batch.
     """
-    _require_no_order(system)
+    if reason := unordered(system):
+        raise UsageError(reason)
     M, U, N = system.M, system.U, system.N
     shifts, masks = _layout(system)
     rule = (
@@ -143,16 +144,21 @@ def enumerate_states(
     return Enumeration(k, b, r, store.holding[:states], T, waiting, running)
 
 
-def _require_no_order(system: RoutedSystem) -> None:
-    """Refuse a largest batch that leaves requests of several phases waiting."""
+def unordered(system: RoutedSystem) -> str | None:
+    """Why the chain, which knows no order within a queue, does not hold a system; None if it does.
+
+    It does not where a largest batch leaves requests of several phases waiting.
+    """
     for i, size in enumerate(system.max_batch):
         inside = [u for u in system.reached_phases if system.phase_model[u] == i]
         if size < system.N and len(inside) > 1:
-            raise UsageError(
+            return (
                 f"max_batch: {system.models[i]} has {len(inside)} phases and takes at most {size} "
                 f"of N = {system.N} requests, so that the order of its queue matters, which the "
-                "exact chain does not hold; simulate it instead"
+                "exact chain does not hold; simulate it instead (trmodel simulate, or tune with "
+                "--method simulated)"
             )
+    return None
 
 
 def _layout(system: RoutedSystem) -> tuple[IntArray, IntArray]:

@@ -177,6 +177,6 @@ def _numbered_graph(T: csr_array, max_states: int) -> nx.DiGraph:
     if T.shape[0] > max_states:
         raise LimitError(
             f"a graph of {T.shape[0]:,} states is too large to look at, the limit is "
-            f"{max_states:,}; use a smaller N or a coarser grid (grid_ms)"
+            f"{max_states:,}; use a smaller N or a coarser grid (grid_ms, --grid-ms)"
         )
     return nx.from_scipy_sparse_array(T, create_using=nx.DiGraph, edge_attribute="probability")

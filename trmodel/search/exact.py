@@ -13,7 +13,7 @@ from math import comb
 
 from trmodel.errors import LimitError
 from trmodel.markov import Limits, Solver, solve_chain
-from trmodel.markov.enumeration import enumerate_states
+from trmodel.markov.enumeration import enumerate_states, unordered
 from trmodel.markov.transitions import Splits, split_table
 from trmodel.search.choose import Candidate
 from trmodel.system import RoutedSystem
@@ -62,11 +62,14 @@ def row_costs(
 ) -> dict[int, float]:
     """Estimate the cost of the exact search of each row, as defined above.
 
-    Infinite where a state has no room in the chain's encoding.
+    Infinite where the chain does not hold the system, or a state has no room in its encoding.
     """
     transitions = _growth(system)
     costs = {}
     for n in concurrencies:
+        if unordered(system.with_N(n)):
+            costs[n] = math.inf
+            continue
         size = transitions(n)
         costs[n] = count_vectors(system, n, fixed) * size * (1.0 + size / _SLOWER)
     return costs
@@ -76,7 +79,7 @@ def _growth(system: RoutedSystem) -> Callable[[int], float]:
     """Transitions of the eager chain as a function of n."""
     known = {1: 2.0}
     for n in _PROBES:
-        if n > system.N:
+        if n > system.N or unordered(system.with_N(n)):
             break
         small = system.with_N(n).restricted()
         try:

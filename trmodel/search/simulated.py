@@ -23,6 +23,7 @@ import numpy as np
 from trmodel.errors import LimitError
 from trmodel.launch import shown_vector
 from trmodel.markov import Limits, Solver
+from trmodel.markov.enumeration import unordered
 from trmodel.search.choose import Candidate, Choice, choose
 from trmodel.search.exact import solve
 from trmodel.search.proposals import Vector, free_models, neighbours, proposals
@@ -145,9 +146,9 @@ class RowSearch:
         return _with_figures(choice, figures[choice.best.B], figures[eager])
 
     def _confirmed(self, system: RoutedSystem, vectors: Sequence[Vector]) -> list[Candidate]:
-        """Solve the chains of vectors; none if one is too large, or would leave out handoffs."""
+        """Solve the chains of vectors; none if one is too large, or lacks what the system has."""
         found: list[Candidate] = []
-        if np.any(system.handoff_ms):
+        if np.any(system.handoff_ms) or unordered(system):
             return found
         limits = Limits(
             min(self.limits.states, CONFIRMATION.states),

@@ -24,7 +24,7 @@ from trmodel.markov import Limits, Solver
 from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.metrics import chain_warnings, no_waiting_tok_s
 from trmodel.markov.transitions import split_table
-from trmodel.search.bound import bounds
+from trmodel.search.bound import Bound, bounds
 from trmodel.search.choose import choose
 from trmodel.search.exact import ROW_COST, TABLE_COST, count_vectors, row_costs, solve
 from trmodel.search.feasible import feasible_thresholds
@@ -193,9 +193,14 @@ def tune_system(
     if stopped and not any(row.N in wanted for row in rows):
         raise LimitError(f"{stopped}, none that was asked for")
     if bounded:
-        chosen = ((system.with_N(row.N), row.B) for row in rows)
+        # A bound leaves out handoff delays, which a row found by racing has: no gap between them.
+        delayed = bool(np.any(system.handoff_ms))
+        alike = [row for row in rows if not (delayed and row.search == "racing")]
+        chosen = ((system.with_N(row.N), row.B) for row in alike)
         found_bounds = bounds(chosen, deadline, cheap=bound is None)
-        rows = [replace(row, bound=each) for row, each in zip(rows, found_bounds, strict=True)]
+        by_n = {row.N: each for row, each in zip(alike, found_bounds, strict=True)}
+        apart = Bound(None, "no bound: it would leave out handoff delays")
+        rows = [replace(row, bound=by_n.get(row.N, apart)) for row in rows]
     return table(stopped)
 
 

@@ -202,8 +202,8 @@ def make_rules(
         raise UsageError(f"step_factors: {M} lists are needed, got {len(options.step_factors)}")
     if options.arrivals_per_s and system.restart is None and options.reply_tokens is None:
         raise UsageError(
-            "arrivals_per_s: with arrivals replies must end; give reply_tokens or a routing "
-            "that completes replies"
+            "arrivals_per_s: with arrivals replies must end; give reply_tokens "
+            "(--reply-tokens) or a routing that completes replies"
         )
     if table is not None and options.hold_ms is not None:
         raise UsageError("hold_ms: a launch table says itself how long to wait")
