@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import prod
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from trmodel.markov import Limits, best_launch_rule, solve_chain
 from trmodel.markov.best_rule import require_bounded
 from trmodel.markov.decision_solver import solve_decisions
 from trmodel.markov.decisions import Decisions
+from trmodel.phases import Phase
 from trmodel.search import feasible_thresholds
 from trmodel.system import RoutedSystem
 
@@ -189,7 +189,9 @@ def test_what_is_refused():
 
 
 def test_several_phases_per_model_are_refused():
-    phased = SimpleNamespace(M=2, transition_probability=np.eye(3))
+    cycle = [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    stages = [Phase("probe", 0), Phase("write", 0), Phase("help", 1)]
+    phased = RoutedSystem(["a", "b"], [1.0, 2.0], cycle, np.ones((3, 3)), 2, phases=stages)
     with pytest.raises(UsageError, match="one phase per model; this routing has 3 phases for 2"):
         require_bounded(phased)
 

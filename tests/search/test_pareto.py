@@ -4,9 +4,12 @@ import pytest
 
 import trmodel
 from trmodel.errors import UsageError
+from trmodel.search import tune_system
 from trmodel.search.choose import Candidate
-from trmodel.search.pareto import Place, Point, placed
+from trmodel.search.objectives import parse_delay
+from trmodel.search.pareto import Place, Point, pareto_of_row, placed
 from trmodel.simulate import Estimate, simulate
+from trmodel.system import RoutedSystem
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +88,25 @@ def test_records_and_document_agree(pareto):
     assert [r["B"] for r in records if r["chosen"]] == ["2,4"]
     assert document["schema"] == "trmodel/pareto"
     assert document["profile"]["name"] == "a100"
+
+
+def test_it_is_said_when_not_every_live_vector_was_tried():
+    some = trmodel.pareto("a100-paper", 60, batches=2_000, method="simulated")
+    (warning,) = [w for w in some.warnings if "live vectors are set side by side" in w]
+    assert f"only {len(some.points)} of 1,830 live vectors" in warning
+
+
+def test_with_handoffs_both_axes_have_them():
+    system = RoutedSystem(
+        ["small", "large"],
+        [6.0, 27.9],
+        [[0.65, 0.35], [1.0, 0.0]],
+        [[1, 0], [1, 0]],
+        3,
+        handoff_ms=[[0.0, 20.0], [20.0, 0.0]],
+    )
+    row = tune_system(system, [3]).row(3)
+    delay = parse_delay("p99-itl-ms", system, False)
+    found = pareto_of_row(system, row, system.models, delay, batches=20_000)
+    assert {p.candidate.method for p in found.points} == {"simulated"}
+    assert found.at((1, 1)).throughput_tok_s < 0.9 * row.choice.eager.throughput_tok_s

@@ -280,3 +280,8 @@ def test_intervals_of_quantiles_cover_them():
         covered = sum(e.low * 0.992 <= truth <= e.high * 1.008 for e in found)
         assert covered >= 48
         assert max(e.half_width for e in found) < 0.05 * truth
+
+
+def test_a_cycle_is_not_called_correlated():
+    found = simulate(r2r(8, p=0.0), (1, 1))
+    assert not [warning for warning in found.warnings if "correlated" in warning]

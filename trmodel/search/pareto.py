@@ -13,12 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
 from trmodel.launch import shown_vector
 from trmodel.search.choose import INDISTINGUISHABLE, Candidate
+from trmodel.search.exact import count_vectors
 from trmodel.search.objectives import Objective
 from trmodel.search.table import Row
 from trmodel.simulate.intervals import Estimate, independent
@@ -174,9 +177,11 @@ def pareto_of_row(
         sections = Sections.after_warm_up(run, batches)
         sections.lengthen()
         parts, _ = independent(sections.counts, deviations, merge)
-        return Point(
-            candidate, delay.measure(Figures(parts, run.unit_ms, CONFIDENCE), system).value
-        )
+        figures = Figures(parts, run.unit_ms, CONFIDENCE)
+        if np.any(system.handoffs_ms):  # which are not in the exact chain
+            T = figures.rate_per_s("tokens").value
+            candidate = replace(candidate, throughput_tok_s=T, method="simulated")
+        return Point(candidate, delay.measure(figures, system).value)
 
     points: list[Point] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -194,8 +199,19 @@ def pareto_of_row(
         seed=seed,
         batches=batches,
         origin=dict(origin or {}),
-        warnings=warnings,
+        warnings=(*warnings, *_selected(system, row)),
     )
+
+
+def _selected(system: RoutedSystem, row: Row) -> list[str]:
+    """Say that a search by racing has not tried every vector, if so."""
+    live = count_vectors(system, row.N, {})
+    if row.search == "exhaustive" or len(row.candidates) >= live:
+        return []
+    return [
+        f"only {len(row.candidates)} of {live:,} live vectors are set side by side, those that the "
+        "search for throughput tried; others may be on the front"
+    ]
 
 
 def placed(points: list[Point]) -> tuple[Point, ...]:

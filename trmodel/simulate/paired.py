@@ -27,7 +27,7 @@ from trmodel.errors import InputError, UsageError
 from trmodel.simulate.intervals import Estimate, around, independent
 from trmodel.simulate.result import Simulation, answer, deviations, merge
 from trmodel.simulate.rules import Options
-from trmodel.simulate.run import CORRELATED, DEFAULT_BATCHES, check_run
+from trmodel.simulate.run import CORRELATED, DEFAULT_BATCHES, check_run, doubtful
 from trmodel.simulate.sections import SECTIONS, WARM_UP, Progress
 from trmodel.simulate.simulator import Simulator
 from trmodel.simulate.state import Counts
@@ -208,7 +208,7 @@ class _Run:
             raise InputError("committed_tokens: the simulation committed no token")
         system, options = self.case.system, self.case.options
         merged, apart = independent(sections, deviations, merge)
-        return answer(
+        found = answer(
             system,
             merged,
             self.simulator.unit_ms,
@@ -217,5 +217,8 @@ class _Run:
             strategy=options.strategy.name.replace("_", "-"),
             seed=seed,
             grid_ms=system.grid_ms if options.on_grid else None,
-            warnings=system.warnings if apart else (*system.warnings, CORRELATED),
+            warnings=system.warnings,
         )
+        if not doubtful(apart, found):
+            return found
+        return replace(found, warnings=(*found.warnings, CORRELATED))

@@ -16,6 +16,7 @@ from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
 DEFAULT_BATCHES = 500_000
+_NEGLIGIBLE = 1e-4
 CORRELATED = "sections of the run are correlated: intervals may be too narrow; run longer"
 
 
@@ -83,7 +84,7 @@ def simulate(
         if wanted or 2 * result.batches > most:
             break
     doubts = []
-    if not apart:
+    if doubtful(apart, result):
         doubts.append(CORRELATED)
     if not wanted:
         half = result.throughput_tok_s.half_width / result.throughput_tok_s.value * 100.0
@@ -92,6 +93,12 @@ def simulate(
             f"{result.batches:,} batches"
         )
     return replace(result, warnings=(*result.warnings, *doubts))
+
+
+def doubtful(apart: bool, result: Simulation) -> bool:
+    """Say whether correlated sections matter: not where they hardly differ, as in a cycle."""
+    T = result.throughput_tok_s
+    return not apart and T.half_width > _NEGLIGIBLE * T.value
 
 
 def check_run(batches: int, confidence: float, precision_percent: float | None) -> None:
