@@ -16,30 +16,40 @@ from typing import TYPE_CHECKING, Any
 from trmodel._version import __version__
 
 if TYPE_CHECKING:
-    from trmodel.api import best_rule, predict, sweep_p, sweep_predictions, tune
-    from trmodel.api_simulate import compare_strategies, compare_systems, simulate_profile
+    from trmodel.api import (
+        arrivals,
+        best_rule,
+        compare_strategies,
+        compare_systems,
+        pareto,
+        predict,
+        simulate_profile,
+        sweep_p,
+        sweep_predictions,
+        tune,
+        tune_with_objectives,
+    )
     from trmodel.errors import TrmodelError
     from trmodel.launch_table import load_launch_table
     from trmodel.profile import Profile, load_profile, profile_names
     from trmodel.routing import Completion, Routing, load_routing, routing_names
     from trmodel.routing.fit import fit_routing
     from trmodel.search import Thresholds, ThresholdTable
-    from trmodel.service import arrivals, pareto, tune_with_objectives
     from trmodel.system import RoutedSystem
 
 _HOMES = {
     "best_rule": "trmodel.api",
     "load_launch_table": "trmodel.launch_table",
-    "compare_strategies": "trmodel.api_simulate",
-    "compare_systems": "trmodel.api_simulate",
-    "simulate_profile": "trmodel.api_simulate",
-    "arrivals": "trmodel.service",
-    "pareto": "trmodel.service",
+    "compare_strategies": "trmodel.api",
+    "compare_systems": "trmodel.api",
+    "simulate_profile": "trmodel.api",
+    "arrivals": "trmodel.api",
+    "pareto": "trmodel.api",
     "predict": "trmodel.api",
     "sweep_p": "trmodel.api",
     "sweep_predictions": "trmodel.api",
     "tune": "trmodel.api",
-    "tune_with_objectives": "trmodel.service",
+    "tune_with_objectives": "trmodel.api",
     "TrmodelError": "trmodel.errors",
     "Profile": "trmodel.profile",
     "load_profile": "trmodel.profile",

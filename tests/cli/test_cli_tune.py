@@ -19,7 +19,7 @@ def records(text):
 
 def tick_by_call(monkeypatch, clock):
     """Let every look at the clock be a second later."""
-    for place in ("trmodel.search.tune.monotonic", "trmodel.api.monotonic"):
+    for place in ("trmodel.search.tune.monotonic", "trmodel.api.tuning.monotonic"):
         monkeypatch.setattr(place, lambda: float(next(clock)))
 
 

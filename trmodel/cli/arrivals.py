@@ -106,13 +106,13 @@ def arrivals(
     lengths = _lengths(reply_tokens)
     out.keep(profile, routing, thresholds, None if lengths is None else reply_tokens, plot=plot)
     check_plot(plot)
-    from trmodel import service
+    from trmodel import api
     from trmodel.profile import load_profile
 
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
     with progress_bar(quiet, "steps") as progress:
-        result = service.arrivals(
+        result = api.arrivals(
             loaded,
             concurrency,
             slo=slo or (),

@@ -72,8 +72,7 @@ def compare(
     thresholds = None if B is None else vector(B, "--B")
     out.keep(profile, routing, plot=plot)
     check_plot(plot)
-    from trmodel.api import origin_of
-    from trmodel.api_simulate import compare_systems
+    from trmodel.api import compare_systems, origin_of
     from trmodel.cli.simulations import systems_view
     from trmodel.profile import build_system, load_profile
 

@@ -56,7 +56,7 @@ def pareto(
     concurrency, tokens = whole_number(N, "--N"), context_of(context)
     out.keep(profile, routing, plot=plot)
     check_plot(plot)
-    from trmodel import service
+    from trmodel import api
     from trmodel.profile import load_profile
     from trmodel.simulate.sections import SECTIONS
 
@@ -65,7 +65,7 @@ def pareto(
     loaded = load_profile(profile)
     out.note(f"profile: {loaded.origin}")
     with progress_bar(quiet, "steps") as progress:
-        result = service.pareto(
+        result = api.pareto(
             loaded,
             concurrency,
             delay=delay,

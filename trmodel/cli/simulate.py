@@ -253,7 +253,7 @@ def _solve(
     cases: Mapping[str, Case], several: bool
 ) -> tuple[dict[str, Prediction], LimitError | None]:
     """Solve the chains of the cases that it has; of several, those of the first two strategies."""
-    from trmodel.api_simulate import exact_counterpart
+    from trmodel.api.simulating import exact_counterpart
 
     solved = {}
     try:

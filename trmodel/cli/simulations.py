@@ -12,7 +12,7 @@ from trmodel.ledger import CostLedger
 from trmodel.simulate import Delays, Estimate, Simulation
 
 if TYPE_CHECKING:
-    from trmodel.api_simulate import SystemComparison
+    from trmodel.api.simulating import SystemComparison
     from trmodel.markov import Prediction
     from trmodel.simulate.paired import Comparison
 

@@ -223,9 +223,7 @@ def tune(
     with _partial(out, results), progress_bar(quiet, "steps" if slo else "chains") as progress:
         result: ThresholdTable | Sweep
         if slo:
-            from trmodel import service
-
-            found = service.tune_with_objectives(
+            found = api.tune_with_objectives(
                 slo, loaded, wanted, progress=progress, **given, **search
             )
             result = found.table

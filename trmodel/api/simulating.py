@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trmodel.api import DEFAULT_PROFILE, AnyProfile, tune
+from trmodel.api.common import DEFAULT_PROFILE, AnyProfile
+from trmodel.api.tuning import tune
 from trmodel.documents import StrPath
 from trmodel.errors import UsageError
 from trmodel.markov import Prediction, predict_chain

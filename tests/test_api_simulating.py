@@ -3,7 +3,7 @@
 import pytest
 
 import trmodel
-from trmodel.api_simulate import exact_counterpart
+from trmodel.api.simulating import exact_counterpart
 from trmodel.errors import InfeasibleError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
 from trmodel.simulate import Options

@@ -1,7 +1,4 @@
-"""Objectives of service as Python functions: at fixed concurrency, as a front, with arrivals.
-
-Like `trmodel.api`, but everything here simulates as well.
-"""
+"""Objectives of service: thresholds that meet them, the front, and open arrivals."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from trmodel.api import DEFAULT_PROFILE, AnyProfile, fitting, origin_of, tune
+from trmodel.api.common import DEFAULT_PROFILE, AnyProfile, fitting, origin_of
+from trmodel.api.tuning import tune
 from trmodel.documents import StrPath
 from trmodel.errors import LimitError
 from trmodel.profile import LoadedProfile, build_system, load_profile
