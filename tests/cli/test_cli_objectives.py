@@ -76,7 +76,7 @@ def test_explain_names_the_objectives(run):
         ("tune --N 4 --slo p99-ttft-ms=3", "--slo: p99-ttft-ms: replies never end"),
         ("tune --N 4 --slo p99-itl-ms=3 --sweep p=0.1", "--slo: cannot be combined with --sweep"),
         ("tune --N 4 --slo p99-itl-ms=3 --uncertainty", "cannot be combined with --uncertainty"),
-        ("pareto --N 4 --delay min-request-speed", "--delay: min-request-speed is none"),
+        ("pareto --N 4 --delay min-request-speed", "--delay: min-request-speed is no delay"),
         ("pareto --N 4 --delay p99-what", '--delay: "p99-what" is not an objective'),
         ("pareto --N 4 --batches 3", "--batches: at least 64 are needed"),
         ("pareto --N 4 --format r2r", "--format r2r: "),

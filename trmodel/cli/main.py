@@ -220,6 +220,7 @@ def _in_words(error: Exception) -> tuple[list[str], int]:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "trmodel"
         message = " ".join(str(error.format_message()).split()).rstrip(".")
+        message = message.replace("Value error, ", "")
         return [f"{message}; see '{path} --help'"], UsageError.exit_code
     return [
         f"internal error: {type(error).__name__}: {error}; this is a bug, please report it "

@@ -14,7 +14,7 @@ from trmodel.cli.plots import check_plot, save
 from trmodel.cli.progress import progress_bar
 from trmodel.cli.ranges import context_of, vector, whole_number
 from trmodel.cli.streams import complain
-from trmodel.errors import LimitError, UsageError
+from trmodel.errors import InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
     from trmodel.markov import Prediction
@@ -222,8 +222,11 @@ def _check_timeline(timeline: str | None, out: Output, *others: str | None) -> N
             raise UsageError(f"--timeline: {timeline} is named twice; choose another file")
     if Path(timeline).suffix.lower() == ".json":
         check_writable(timeline)
-    else:
+        return
+    try:
         check_plot(timeline)
+    except InputError as error:
+        raise InputError(f"{error}, or .json for a trace") from None
 
 
 def _lengths(text: str) -> tuple[float, ...]:

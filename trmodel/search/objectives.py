@@ -170,7 +170,7 @@ def parse_delay(text: str, system: RoutedSystem, replies_end: bool) -> Objective
     """
     (found,) = parse_objectives([f"{text}=1"], system, replies_end, "delay")
     if found.name == SPEED:
-        raise UsageError(f"delay: {SPEED} is none")
+        raise UsageError(f"delay: {SPEED} is no delay; name one such as p99-itl-ms")
     return replace(found, limit=float("inf"))
 
 

@@ -217,7 +217,7 @@ class _Run:
             strategy=options.strategy.name.replace("_", "-"),
             seed=seed,
             grid_ms=system.grid_ms if options.on_grid else None,
-            warnings=system.warnings,
+            warnings=system.restricted().warnings,
         )
         if not doubtful(apart, found):
             return found

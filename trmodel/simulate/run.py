@@ -60,7 +60,7 @@ def simulate(
     run = Simulator(system, B, options, seed, table)
     sections = Sections.after_warm_up(run, batches)
     most = 64 * batches if max_batches is None else max_batches
-    warnings = list(system.warnings)
+    warnings = list(system.restricted().warnings)
     while True:
         sections.lengthen(progress)
         if not any(float(c.tokens[0]) for c in sections.counts):
