@@ -59,8 +59,8 @@ class Completion:
         if (self.prompt_tokens is None) == (self.prefill_ms is None):
             raise UsageError(
                 "prompt_tokens: give the length of a prompt (timed by the extend table of the "
-                "profile) or what a prefill takes (prefill_ms or --prefill-ms, 0 for nothing), one of "
-                "the two"
+                "profile) or what a prefill takes (prefill_ms or --prefill-ms, 0 for nothing), one "
+                "of the two"
             )
         if self.prompt_tokens is not None and not (
             is_int(self.prompt_tokens) and 1 <= self.prompt_tokens <= MAX_REPLY_TOKENS
