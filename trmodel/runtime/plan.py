@@ -212,10 +212,9 @@ def vectors_of(data: Any, names: Sequence[str], where: str, force: bool = False)
     if not isinstance(vectors, list) or not vectors:
         raise InputError(f"{where}: has no thresholds; is it a file of 'trmodel tune -o'?")
     models = data.get("models")
-    if models is not None and list(models) != list(names) and not force:
-        raise InputError(
-            f"{where}: is for the models {', '.join(map(str, models))}, not {', '.join(names)}"
-        )
+    if models is not None and models != list(names) and not force:
+        theirs = ", ".join(map(str, models)) if isinstance(models, list) else models
+        raise InputError(f"{where}: is for the models {theirs}, not {', '.join(names)}")
     for n, B in enumerate(vectors, start=1):
         whole = isinstance(B, list) and all(type(b) is int and b >= 1 for b in B)
         if not whole or len(B) != len(names):
