@@ -155,14 +155,22 @@ def _addresses(
     for address in (front, *addresses):
         if not address.startswith(("ipc://", "tcp://")):
             raise InputError(f"transport: {address} must begin with ipc:// or tcp://")
-        host = address.removeprefix("tcp://").rpartition(":")[0]
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        if address.startswith("tcp://") and not _is_port(port):
+            raise InputError(f"transport: {address} must end in a port, from 1 to 65535")
         loopback = host in ("127.0.0.1", "localhost", "[::1]")
         if address.startswith("tcp://") and not loopback and transport.keys is None:
             raise InputError(
                 f"transport: {address} is not on this machine, which needs keys; make some with "
                 "'trmodel keys' and name the file under keys"
             )
+    if len({front, *addresses}) <= len(addresses):
+        raise InputError("transport: two addresses are the same; every process needs its own")
     return front, addresses
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535
 
 
 def first_vectors(config: ServerConfig) -> Vectors:
