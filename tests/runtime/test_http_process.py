@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import psutil
@@ -109,9 +110,15 @@ def test_a_second_signal_ends_it_at_once(servers):
 def test_subservers_end_with_a_front_end_that_is_killed(servers):
     server = servers().start().ready()
     models = server.models
+    (folder,) = {
+        Path(connection.laddr).parent
+        for connection in models[0].net_connections("unix")
+        if Path(connection.laddr).parent.name.startswith("trmodel-")
+    }
     Stream(server, max_tokens=2000)
     server.signal(signal.SIGKILL)
     assert gone(models, 5.0)
+    assert not folder.exists()
 
 
 def test_a_stream_outlives_its_subservers(servers):

@@ -115,6 +115,7 @@ def _specs(
             hold_s=config.hold_ms / 1000.0,
             keys=config.transport.keys,
             supervised=name not in config.transport.remote,
+            folder=None if folder is None else str(folder),
         )
         for i, name in enumerate(system.models)
     )
