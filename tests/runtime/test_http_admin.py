@@ -128,8 +128,11 @@ def test_thresholds_that_do_not_fit_are_refused(server, tuned):
     for wrong in ([[1]], [[0, 1]], [[1, True]], [[1, 1.5]], [], "x", None):
         assert put(tuned | {"thresholds": wrong})[0] == 400
     assert put([])[0] == 400
+    for models in (3, [1]):
+        assert put(tuned | {"models": models})[0] == 409
     assert httpx.get(f"{server.url}/thresholds").json()["version"] == version
-    assert put(other, "?force=true")[0] == 200
+    for named in (other, tuned | {"models": 3}):
+        assert put(named, "?force=true")[0] == 200
 
 
 def test_requests_can_be_looked_at(server):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import psutil
@@ -109,9 +110,15 @@ def test_a_second_signal_ends_it_at_once(servers):
 def test_subservers_end_with_a_front_end_that_is_killed(servers):
     server = servers().start().ready()
     models = server.models
+    (folder,) = {
+        Path(connection.laddr).parent
+        for connection in models[0].net_connections("unix")
+        if Path(connection.laddr).parent.name.startswith("trmodel-")
+    }
     Stream(server, max_tokens=2000)
     server.signal(signal.SIGKILL)
     assert gone(models, 5.0)
+    assert not folder.exists()
 
 
 def test_a_stream_outlives_its_subservers(servers):
@@ -162,6 +169,15 @@ def test_after_an_idle_time_requests_are_served_as_before(servers):
         ({"transport": {"models": {"other": "ipc://x"}}}, 4, "no model is called other"),
         ({"transport": {"front": "tcp://10.1.1.1:9"}}, 4, "needs keys"),
         ({"transport": {"front": "udp://x"}}, 4, "must begin with ipc:// or tcp://"),
+        ({"transport": {"front": "tcp://127.0.0.1"}}, 4, "must end in a port"),
+        ({"transport": {"front": "tcp://127.0.0.1:70000"}}, 4, "must end in a port"),
+        (
+            {"transport": {"front": "ipc://x", "models": {"Qwen3-0.6B": "ipc://x"}}},
+            4,
+            "two addresses are the same",
+        ),
+        ({"policy_options": {"x": 1}}, 4, "bernoulli takes none, got x"),
+        ({"policy": "scripted", "policy_options": {"script": []}}, 4, "must be a list of models"),
         ({"transport": {"remote": ["Qwen3-32B"]}}, 4, "give the address of"),
         ({"transport": {"front": "ipc:///no/such/folder/x"}}, 4, "cannot be listened on"),
         ({"thresholds": "missing.json"}, 4, "missing.json: no such file"),

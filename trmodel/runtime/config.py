@@ -92,6 +92,24 @@ class ServerConfig(Document):
     retune: RetuneConfig = RetuneConfig()
 
 
+def _loader() -> Any:
+    """Return PyYAML's safe loader, which here refuses a setting that is given twice."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            known = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in known:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value} appears twice; keep one", problem_mark=key.start_mark
+                    )
+                known.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
 def load_config(path: StrPath) -> ServerConfig:
     """Read a server's file.
 
@@ -104,14 +122,15 @@ def load_config(path: StrPath) -> ServerConfig:
 
     try:
         with open(path, encoding="utf-8") as file:
-            data = yaml.safe_load(file)
+            data = yaml.load(file, _loader())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text in UTF-8"
         raise InputError(f"{shown(path)}: cannot be read: {reason}") from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
-        raise InputError(f"{shown(path)}: is no YAML{line}") from None
+        why = getattr(error, "problem", None) or "it cannot be read"
+        raise InputError(f"{shown(path)}: is no YAML{line}: {why}") from None
     if data is None:
         data = {}
     if not isinstance(data, dict):

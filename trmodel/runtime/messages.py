@@ -87,7 +87,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
     owner
         The model that goes on with it.
     finish
-        ``stop`` or ``length`` if this ends it, else empty.
+        ``stop`` or ``length`` if this ends it, ``error: `` and why if it cannot go on, else empty.
     """
 
     request: int

@@ -115,6 +115,7 @@ def _specs(
             hold_s=config.hold_ms / 1000.0,
             keys=config.transport.keys,
             supervised=name not in config.transport.remote,
+            folder=None if folder is None else str(folder),
         )
         for i, name in enumerate(system.models)
     )
@@ -155,14 +156,22 @@ def _addresses(
     for address in (front, *addresses):
         if not address.startswith(("ipc://", "tcp://")):
             raise InputError(f"transport: {address} must begin with ipc:// or tcp://")
-        host = address.removeprefix("tcp://").rpartition(":")[0]
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        if address.startswith("tcp://") and not _is_port(port):
+            raise InputError(f"transport: {address} must end in a port, from 1 to 65535")
         loopback = host in ("127.0.0.1", "localhost", "[::1]")
         if address.startswith("tcp://") and not loopback and transport.keys is None:
             raise InputError(
                 f"transport: {address} is not on this machine, which needs keys; make some with "
                 "'trmodel keys' and name the file under keys"
             )
+    if len({front, *addresses}) <= len(addresses):
+        raise InputError("transport: two addresses are the same; every process needs its own")
     return front, addresses
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535
 
 
 def first_vectors(config: ServerConfig) -> Vectors:
@@ -212,10 +221,9 @@ def vectors_of(data: Any, names: Sequence[str], where: str, force: bool = False)
     if not isinstance(vectors, list) or not vectors:
         raise InputError(f"{where}: has no thresholds; is it a file of 'trmodel tune -o'?")
     models = data.get("models")
-    if models is not None and list(models) != list(names) and not force:
-        raise InputError(
-            f"{where}: is for the models {', '.join(map(str, models))}, not {', '.join(names)}"
-        )
+    if models is not None and models != list(names) and not force:
+        theirs = ", ".join(map(str, models)) if isinstance(models, list) else models
+        raise InputError(f"{where}: is for the models {theirs}, not {', '.join(names)}")
     for n, B in enumerate(vectors, start=1):
         whole = isinstance(B, list) and all(type(b) is int and b >= 1 for b in B)
         if not whole or len(B) != len(names):

@@ -6,8 +6,9 @@ to say is returned. The launch rule is that of chain and simulation (`trmodel.la
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from trmodel.launch import launch_size, threshold_in_force
 from trmodel.runtime.messages import (
@@ -23,6 +24,8 @@ from trmodel.runtime.messages import (
 from trmodel.runtime.policies.base import Policy
 from trmodel.runtime.request import Batch, Request, State, StepResult
 from trmodel.runtime.table import TableInForce
+
+log = logging.getLogger(__name__)
 
 Outgoing = tuple[int, Message]
 """A message and the place it goes to."""
@@ -111,7 +114,10 @@ class Scheduler:
         request.handoff, request.steps = message.handoff, message.steps
         request.seen = list(message.seen)
         request.seen[self.model] = len(request.token_ids)
-        self.policy.receive(message, request)
+        try:
+            self.policy.receive(message, request)
+        except Exception as error:
+            return [self._fail(request, error)]
         if request.state is not State.waiting:
             self._queue(request, now)
         return []
@@ -171,16 +177,45 @@ class Scheduler:
         assert batch is not None
         self._running = None
         outgoing: list[Outgoing] = []
-        destinations = self.policy.route(batch, result)
+        routed = self._route(batch, result)
         for request, token, destination in zip(
-            batch.requests, result.token_ids, destinations, strict=True
+            batch.requests, result.token_ids, routed, strict=True
         ):
             if self.requests.get(request.id) is not request:
                 if request.id not in self.requests:
                     self.released.append(request.id)  # it ended while it ran
                 continue
-            outgoing += self._after_step(request, token, int(destination), now)
+            try:
+                if isinstance(destination, Exception):
+                    raise destination
+                outgoing += self._after_step(request, token, destination, now)
+            except Exception as error:
+                outgoing.append(self._fail(request, error))
+                self.released.append(request.id)
         return outgoing
+
+    def _route(self, batch: Batch, result: StepResult) -> Sequence[int | Exception]:
+        """Ask the policy where each request goes; what it raises comes in their place."""
+        try:
+            destinations = [int(destination) for destination in self.policy.route(batch, result)]
+            if len(destinations) != len(batch):
+                raise ValueError(f"{len(destinations)} destinations for {len(batch)} requests")
+        except Exception as error:
+            return [error] * len(batch)
+        return [
+            j if 0 <= j < self.M else ValueError(f"there is no model {j}") for j in destinations
+        ]
+
+    def _fail(self, request: Request, error: Exception) -> Outgoing:
+        """End a request that the policy cannot handle: the others and the process go on."""
+        log.error("request %d: the policy failed", request.id, exc_info=error)
+        what = f"error: the policy failed: {type(error).__name__}: {error}"
+        request.steps += 1
+        self._end(request.id)
+        position = request.committed
+        return FRONT, Report(
+            request.id, request.handoff, request.steps, position, (), self.model, what
+        )
 
     def _after_step(
         self, request: Request, token: int, destination: int, now: float

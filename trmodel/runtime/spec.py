@@ -24,6 +24,8 @@ class SubserverSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Whether a front end on this machine started it: it ends when that process does.
     parent
         That process.
+    folder
+        Of the local sockets, to be removed once that process is gone.
     """
 
     model: int
@@ -41,6 +43,7 @@ class SubserverSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: str | None = None
     supervised: bool = True
     parent: int = 0
+    folder: str | None = None
 
     @property
     def places(self) -> dict[int, str]:

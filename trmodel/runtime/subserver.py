@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -183,8 +184,13 @@ class Subserver:
         """
         heard_at = self.node.links[FRONT].heard_at
         silent = heard_at is not None and self.node.silent_s(FRONT, heard_at) > FRONT_SILENT_S
-        if silent or (self.spec.supervised and os.getppid() != self.spec.parent):
+        if silent or self.orphaned:
             self._give_up()
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the process that started this one is gone."""
+        return self.spec.supervised and os.getppid() != self.spec.parent
 
     def _front_anew(self) -> bool:
         """Whether the front end was started anew: it must not find what the one before left."""
@@ -302,6 +308,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.run()
+    if server.orphaned and spec.folder is not None:
+        shutil.rmtree(spec.folder, ignore_errors=True)
     return 0
 
 

@@ -39,6 +39,8 @@ def find_policy(
         If there is none of that name, or it cannot be made.
     """
     if name == "bernoulli":
+        if options:
+            raise InputError(f"policy_options: bernoulli takes none, got {', '.join(options)}")
         return Bernoulli(transition_probability, committed_tokens)
     cls: Any = Scripted if name == "scripted" else _load(name)
     try:

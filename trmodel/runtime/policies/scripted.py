@@ -17,10 +17,17 @@ class Scripted(Policy):
         Models by their place; repeated when it ends.
     drop_on_leaving
         Models whose token is not committed when the request leaves them (R2R's small model).
+
+    Raises
+    ------
+    ValueError
+        If the script is empty or does not consist of places.
     """
 
     def __init__(self, script: Sequence[int], drop_on_leaving: Sequence[int] = ()) -> None:
         self.script = list(script)
+        if not self.script or not all(type(j) is int and j >= 0 for j in self.script):
+            raise ValueError("the script must be a list of models by their place: 0, 1, ...")
         self.drop_on_leaving = frozenset(drop_on_leaving)
 
     def route(self, batch: Batch, result: StepResult) -> list[int]:
