@@ -137,9 +137,9 @@ def lost():
 
 def test_a_subserver_that_keeps_ending_fails_the_server(lost):
     front = lost()
-    front._specs = [
-        msgspec.structs.replace(spec, engine={"kind": "broken"}) for spec in front._specs
-    ]
+    # A latency that is no number: not a wrong setting, which is told at once, but a bug.
+    broken = {"kind": "replay", "latency_ms": ["6"]}
+    front._specs = [msgspec.structs.replace(spec, engine=broken) for spec in front._specs]
     front.start()
     client = Client(front, length=5)
     assert not front.wait_until_ready(60.0)

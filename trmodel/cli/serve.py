@@ -27,6 +27,12 @@ def serve(
             "start, 'eager' for none.",
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Take thresholds tuned for another profile or other models as well."
+        ),
+    ] = False,
     host: Annotated[
         str | None, typer.Option("--host", help="Where to listen, in place of the file's.")
     ] = None,
@@ -41,7 +47,11 @@ def serve(
     end; a second one does not.
     """
     settings = read_config(config)
-    given = {"profile": profile, "thresholds": thresholds}
+    given = {
+        "profile": profile,
+        "thresholds": thresholds,
+        "force_thresholds": force or None,
+    }
     http = {"host": host, "port": port}
     from trmodel.runtime.server.serve import serve as run
 

@@ -71,6 +71,9 @@ class ServerConfig(Document):
         default="tune",
         description="A file that 'trmodel tune -o' wrote; 'tune' to tune at the start; 'eager'.",
     )
+    force_thresholds: bool = Field(
+        default=False, description="Take thresholds that were tuned for other names all the same."
+    )
     p: Annotated[Number, Field(ge=0, le=1)] | None = None
     max_live: Count = Field(default=16, description="Requests that run at a time, N.")
     max_queue: Annotated[WholeNumber, Field(ge=0)] = Field(

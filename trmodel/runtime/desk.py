@@ -279,6 +279,7 @@ class Desk:
         if not vectors or any(len(B) != self.M or min(B) < 1 for B in vectors):
             raise InputError(f"thresholds: {self.M} of at least 1 are needed for every n")
         check_vectors(vectors)
+        vectors = vectors[: self.max_live]  # no more can be live
         self.table_version += 1
         self.vectors = vectors
         self.holders = set()

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from trmodel.errors import InputError
 from trmodel.runtime.desk import Busy, Desk, Event
 from trmodel.runtime.keys import load_keys
 from trmodel.runtime.messages import FRONT, Counted, LiveCount, Message, Sampling
@@ -287,16 +288,23 @@ class Front:
         log.warning("%s: its subserver %s; it is started anew", self.names[i], why)
         process.kill()
         process.wait()
+        never_heard = self.node.links[i].heard_at is None
+        if never_heard and process.returncode == InputError.exit_code:
+            self._give_up(f"the subserver of {self.names[i]} cannot run; its log says why")
+            return
         now = time.monotonic()
         self._restarted_at[i] = [t for t in self._restarted_at[i] if now - t < _CALM_S] + [now]
         if len(self._restarted_at[i]) > _MOST_RESTARTS:
-            self.failed = f"the subserver of {self.names[i]} keeps ending"
-            log.error("%s; giving up", self.failed)
-            self._fail_all(self.failed)
+            self._give_up(f"the subserver of {self.names[i]} keeps ending")
             return
         self.restarts[i] += 1
         self._begin_anew(i, self._specs[i].incarnation + 1)
         self._launch(i)
+
+    def _give_up(self, why: str) -> None:
+        self.failed = why
+        log.error("%s; giving up", why)
+        self._fail_all(why)
 
     def _begin_anew(self, i: int, incarnation: int) -> None:
         with self._lock:

@@ -57,7 +57,7 @@ def make_plan(config: ServerConfig) -> Plan:
         If something in it, or in a file that it names, is wrong.
     """
     loaded, system = _system(config)
-    vectors = _first_vectors(config, system)
+    vectors = _first_vectors(config, loaded, system)
     folder = _folder(config, system.models)
     return Plan(config, loaded, system, _specs(config, system, folder), vectors, folder)
 
@@ -182,48 +182,65 @@ def first_vectors(config: ServerConfig) -> Vectors:
     InputError, UsageError, InfeasibleError
         As `make_plan`.
     """
-    return _first_vectors(config, _system(config)[1])
+    return _first_vectors(config, *_system(config))
 
 
-def _first_vectors(config: ServerConfig, system: RoutedSystem) -> Vectors:
+def _first_vectors(config: ServerConfig, loaded: LoadedProfile, system: RoutedSystem) -> Vectors:
     if config.thresholds == "eager":
         return ((1,) * system.M,)
     if config.thresholds == "tune":
         from trmodel.search import tune_system
 
         return tune_system(system, [config.max_live]).thresholds.vectors
-    return read_vectors(config.thresholds, system.models)
+    return read_vectors(
+        config.thresholds, system.models, loaded.profile.name, config.force_thresholds
+    )
 
 
-def read_vectors(path: str, names: Sequence[str]) -> Vectors:
+def read_vectors(
+    path: str, names: Sequence[str], profile: str | None = None, force: bool = False
+) -> Vectors:
     """Read the thresholds of a document that ``trmodel tune -o`` wrote.
 
     Raises
     ------
     InputError, InfeasibleError
-        If it is none, is for other models, or can deadlock.
+        If it is none, can deadlock, or is for other models or another profile; ``force`` lets
+        the names differ.
     """
     from trmodel.documents import read_json
 
     data, _ = read_json(path)
+    if not force and (why := other_names(data, names, profile)):
+        raise InputError(f"{path}: {why}; --force takes them all the same")
     return vectors_of(data, names, path)
 
 
-def vectors_of(data: Any, names: Sequence[str], where: str, force: bool = False) -> Vectors:
-    """Take the thresholds out of a parsed document.
+def other_names(data: Any, names: Sequence[str], profile: str | None = None) -> str | None:
+    """Say in what a document's thresholds are for something else than this server, if they are."""
+    if not isinstance(data, dict):
+        return None
+    made = data.get("profile")
+    for what, theirs, ours in (
+        ("models", data.get("models"), list(names)),
+        ("profile", made.get("name") if isinstance(made, dict) else made, profile),
+    ):
+        if theirs is not None and ours is not None and theirs != ours:
+            return (
+                f"{what}: the thresholds are for {_listed(theirs)}, this server has {_listed(ours)}"
+            )
+    return None
 
-    Raises
-    ------
-    InputError, InfeasibleError
-        As `read_vectors`; ``force`` lets the names of the models differ.
-    """
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(str, names)) if isinstance(names, list) else str(names)
+
+
+def vectors_of(data: Any, names: Sequence[str], where: str) -> Vectors:
+    """Take the thresholds out of a parsed document; see `read_vectors`."""
     vectors = data.get("thresholds") if isinstance(data, dict) else None
     if not isinstance(vectors, list) or not vectors:
         raise InputError(f"{where}: has no thresholds; is it a file of 'trmodel tune -o'?")
-    models = data.get("models")
-    if models is not None and models != list(names) and not force:
-        theirs = ", ".join(map(str, models)) if isinstance(models, list) else models
-        raise InputError(f"{where}: is for the models {theirs}, not {', '.join(names)}")
     for n, B in enumerate(vectors, start=1):
         whole = isinstance(B, list) and all(type(b) is int and b >= 1 for b in B)
         if not whole or len(B) != len(names):

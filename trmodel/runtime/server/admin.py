@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from trmodel.errors import TrmodelError
 from trmodel.runtime.front import Front
-from trmodel.runtime.plan import vectors_of
+from trmodel.runtime.plan import other_names, vectors_of
 from trmodel.runtime.server.body import json_of
 from trmodel.runtime.server.errors import RETRY_AFTER_S, ApiError
 
@@ -120,30 +120,18 @@ class Admin:
         try:
             if not force:
                 self._check_names(data)
-            vectors = vectors_of(data, self._front.names, "body", force)
+            vectors = vectors_of(data, self._front.names, "body")
             self._front.propose(vectors)
         except TrmodelError as error:
             raise ApiError(400, str(error), "thresholds", "invalid_thresholds") from None
 
     def _check_names(self, data: Any) -> None:
         """Refuse thresholds that were tuned for something else."""
-        if not isinstance(data, dict):
-            return
-        profile, here = data.get("profile"), self._front.plan.loaded.profile.name
-        name = profile.get("name") if isinstance(profile, dict) else profile
-        models = data.get("models")
-        for what, theirs, ours in (
-            ("models", models, list(self._front.names)),
-            ("profile", name, here),
-        ):
-            if theirs is not None and theirs != ours:
-                raise ApiError(
-                    409,
-                    f"{what}: the thresholds are for {theirs}, this server has {ours}; "
-                    "?force=true takes them all the same",
-                    what,
-                    "mismatch",
-                )
+        profile = self._front.plan.loaded.profile.name
+        if why := other_names(data, self._front.names, profile):
+            raise ApiError(
+                409, f"{why}; ?force=true takes them all the same", why.split(":")[0], "mismatch"
+            )
 
     def _allow(self, request: Request) -> None:
         """Let in who has the key; without one, who is on this machine."""

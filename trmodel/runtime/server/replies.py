@@ -101,6 +101,8 @@ class Replies:
                 del self._numbers[index]
                 self._meter.ended("error")
                 reason = event.finish.removeprefix("error: ")
+                if reason.startswith("the policy failed"):  # trying again would not help
+                    raise ApiError(500, f"the reply broke off: {reason}", code="policy_failed")
                 raise ApiError(503, f"the reply broke off: {reason}", code="unavailable")
             self._time(index, event, at)
             piece = self._piece(index, event)
