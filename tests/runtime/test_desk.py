@@ -4,7 +4,15 @@ import pytest
 
 from trmodel.errors import InfeasibleError, InputError
 from trmodel.runtime.desk import Busy, Desk
-from trmodel.runtime.messages import Kind, PeerReq, Report, Sampling
+from trmodel.runtime.messages import (
+    Inventory,
+    InventoryReply,
+    Kind,
+    Owned,
+    PeerReq,
+    Report,
+    Sampling,
+)
 
 EAGER = ((1, 1),)
 
@@ -14,8 +22,14 @@ def sent(desk, kind):
 
 
 def finish(desk, number):
-    tokens = (1,) * desk.entries[number].sampling.max_tokens
-    desk.receive(0, Report(number, 1, len(tokens), 0, tokens, 0, "length"))
+    desk.receive(0, last_report(desk, number))
+
+
+def last_report(desk, number):
+    """As if all tokens came in one step."""
+    entry = desk.entries[number]
+    tokens = (1,) * entry.sampling.max_tokens
+    return Report(number, entry.handoff, entry.steps + 1, len(entry.output), tokens, 0, "length")
 
 
 def test_a_request_is_admitted_when_its_longest_reply_has_room():
@@ -47,9 +61,9 @@ def test_without_a_queue_only_those_are_taken_who_can_run():
 def test_an_end_is_told_to_every_model_once():
     desk = Desk(3, 0, max_live=2, max_queue=0, vectors=((1, 1, 1),))
     number = desk.submit((1,), Sampling(max_tokens=2))
-    finish(desk, number)
-    finish_again = Report(number, 1, 2, 0, (1, 1), 0, "length")
-    desk.receive(0, finish_again)
+    report = last_report(desk, number)
+    desk.receive(0, report)
+    desk.receive(0, report)
     assert len(sent(desk, Kind.finished)) == 3
     assert [event.finish for event in desk.events if event.finish] == ["length"]
 
@@ -62,3 +76,39 @@ def test_tables_of_the_wrong_shape_are_refused(vectors):
     with pytest.raises(InfeasibleError):
         desk.propose(((1, 2),))
     assert desk.table_version == 1
+
+
+def stays(desk, number, step, token, owner):
+    return Report(number, desk.entries[number].handoff, step, step - 1, (token,), owner)
+
+
+def test_a_rebuild_goes_on_from_before_a_report_that_was_lost():
+    """Model 0 made steps 1 and 3, model 1 the second, whose report went down with it."""
+    desk = Desk(2, 0, max_live=2, max_queue=0, vectors=EAGER)
+    number = desk.submit((9,), Sampling(max_tokens=8))
+    old = desk.entries[number].handoff
+    desk.receive(0, stays(desk, number, 1, 10, 1))
+    desk.receive(0, stays(desk, number, 3, 30, 1))
+    desk.outgoing.clear()
+    desk.restarted(1, 2)
+    query = next(m.query for _, m in desk.outgoing if isinstance(m, Inventory))
+    desk.receive(0, InventoryReply(0, query, ()))
+    (rebuilt,) = sent(desk, Kind.new)
+    assert (rebuilt.steps, rebuilt.token_ids, rebuilt.destination) == (1, (9, 10), 1)
+    assert rebuilt.handoff > old + 1_000_000
+    late = Report(number, old + 2, 2, 1, (99,), 0)
+    desk.receive(0, late)
+    desk.receive(1, stays(desk, number, 2, 20, 0))
+    assert desk.entries[number].output == [10, 20]
+
+
+def test_the_owner_tells_what_reports_that_were_lost_would_have():
+    desk = Desk(2, 0, max_live=2, max_queue=0, vectors=EAGER)
+    number = desk.submit((9,), Sampling(max_tokens=8))
+    desk.receive(0, stays(desk, number, 1, 10, 1))
+    desk.restarted(1, 2)
+    query = next(m.query for _, m in desk.outgoing if isinstance(m, Inventory))
+    owned = Owned(number, desk.entries[number].handoff + 2, 3, 1, (20, 30))
+    desk.receive(0, InventoryReply(0, query, (owned,)))
+    assert desk.entries[number].output == [10, 20, 30]
+    assert len(sent(desk, Kind.new)) == 1, "it was not rebuilt"

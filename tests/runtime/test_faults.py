@@ -47,7 +47,7 @@ def test_a_stopped_subserver_that_goes_on_is_not_believed(fronts):
     old = psutil.Process(front.counted[1]["pid"])
     # As a process that hangs, but the supervisor is only told to start another.
     old.suspend()
-    process, front._processes[1] = front._processes[1], None
+    process = front._processes[1]
     front._begin_anew(1, front._specs[1].incarnation + 1)
     front._launch(1)
     time.sleep(1.5)

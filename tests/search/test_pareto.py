@@ -76,7 +76,7 @@ def test_other_delays_can_be_set_against_throughput(pareto):
     exact = trmodel.predict("a100", N=3, B=(1, 2)).per_model[1].admission_delay_ms
     found = admission.at((1, 2)).delay_ms
     assert found.value == pytest.approx(exact, rel=0.03)
-    with pytest.raises(UsageError, match="min-request-speed is none"):
+    with pytest.raises(UsageError, match="min-request-speed is no delay"):
         trmodel.pareto("a100", 3, delay="min-request-speed")
 
 

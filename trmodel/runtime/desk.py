@@ -22,6 +22,7 @@ from trmodel.runtime.messages import (
     Lost,
     Message,
     NewTable,
+    Owned,
     PeerReq,
     Report,
     Sampling,
@@ -29,6 +30,9 @@ from trmodel.runtime.messages import (
     UseTable,
 )
 from trmodel.runtime.table import Vectors, check_vectors
+
+LINEAGE = 1 << 32
+"""Handoff numbers of a rebuilt request begin at the next multiple: above all that are under way."""
 
 
 class Busy(TrmodelError):
@@ -41,12 +45,12 @@ class Entry:
 
     Attributes
     ----------
-    owner, handoff, steps, told_by
-        As of the report of its latest step that has come in, and who sent that report.
+    owner, handoff, steps, output
+        As of the last step before which no report is missing: a rebuild begins here.
     early
-        Reports of output positions before which something is still missing.
-    ends_at
-        Output length at which it is complete, once a report said so.
+        Reports of later steps, and who sent them.
+    latest
+        Owner by the report of the latest step, and who sent that.
     rebuild_from
         Rebuild it when the report of this handoff is in; -1 for no need.
     """
@@ -58,10 +62,8 @@ class Entry:
     output: list[int] = field(default_factory=list)
     handoff: int = 0
     steps: int = 0
-    told_by: int = FRONT
-    early: dict[int, Report] = field(default_factory=dict)
-    finish: str = ""
-    ends_at: int = -1
+    early: dict[int, tuple[int, Report]] = field(default_factory=dict)
+    latest: tuple[int, int] = (FRONT, FRONT)
     rebuild_from: int = -1
     live: bool = False
 
@@ -131,7 +133,7 @@ class Desk:
         self._query = 0
         self._missing_replies: set[int] = set()
         self._lost_models: set[int] = set()
-        self._claims: dict[int, int] = {}
+        self._claims: set[int] = set()
         self.propose(vectors)
 
     @property
@@ -180,8 +182,9 @@ class Desk:
 
     def _send_whole(self, entry: Entry) -> None:
         """Start or rebuild a request: everything is sent, and no model is trusted to hold any."""
-        entry.handoff += 1
-        entry.told_by, entry.rebuild_from = FRONT, -1
+        entry.handoff = (_lineage(entry.handoff) + 1) * LINEAGE
+        entry.early.clear()
+        entry.latest, entry.rebuild_from = (entry.owner, FRONT), -1
         message = PeerReq(
             request=entry.id,
             handoff=entry.handoff,
@@ -226,39 +229,38 @@ class Desk:
 
     def _reported(self, source: int, report: Report) -> None:
         entry = self.entries.get(report.request)
-        if entry is None:
+        if entry is None or _lineage(report.handoff) != _lineage(entry.handoff):
             return
-        if report.steps > entry.steps:
-            entry.steps, entry.owner, entry.told_by = report.steps, report.owner, source
-            entry.handoff = max(entry.handoff, report.handoff)
-        if report.finish:
-            entry.finish = report.finish
-            entry.ends_at = report.position + len(report.token_ids)
-        entry.early[report.position] = _longer(entry.early.get(report.position), report)
+        if report.finish.startswith("error"):
+            self.events.append(Event(entry.id, (), report.finish))
+            self._end(entry, Kind.aborted)
+            return
+        if report.steps <= entry.steps:
+            return
+        if report.steps > max(entry.early, default=entry.steps):
+            entry.latest = (report.owner, source)
+        entry.early[report.steps] = (source, report)
         self._commit(entry)
         if entry.id in self.entries and 0 <= entry.rebuild_from <= entry.handoff:
             self._rebuild(entry)
 
-    def _commit(self, entry: Entry) -> None:
-        """Append what follows on the output so far, each position once."""
-        fresh: list[int] = []
-        while entry.early:
-            position = min(entry.early)
-            length = len(entry.output)
-            if position > length:
-                break
-            tokens = entry.early.pop(position).token_ids[length - position :]
-            entry.output += tokens
-            fresh += tokens
-        ended = entry.ends_at == len(entry.output)
-        if fresh or ended:
-            self.events.append(Event(entry.id, tuple(fresh), entry.finish if ended else ""))
-        if ended:
+    def _commit(self, entry: Entry, fresh: tuple[int, ...] = ()) -> None:
+        """Take over the reports of the steps that follow, one after the other."""
+        finish = ""
+        while entry.steps + 1 in entry.early:
+            entry.steps += 1
+            _, report = entry.early.pop(entry.steps)
+            entry.owner, entry.handoff, finish = report.owner, report.handoff, report.finish
+            entry.output += report.token_ids
+            fresh += report.token_ids
+        if fresh or finish:
+            self.events.append(Event(entry.id, fresh, finish))
+        if finish:
             self._end(entry, Kind.finished)
 
     def _lost(self, lost: Lost) -> None:
         entry = self.entries.get(lost.request)
-        if entry is None or lost.handoff < entry.handoff:
+        if entry is None or _lineage(lost.handoff) != _lineage(entry.handoff):
             return
         entry.rebuild_from = lost.handoff
         if entry.handoff >= lost.handoff and entry.owner == lost.model:
@@ -308,7 +310,7 @@ class Desk:
         self.outgoing = [(to, m) for to, m in self.outgoing if to != model]
         self.outgoing.append((model, NewTable(self.table_version, self.vectors)))
         self._query += 1
-        self._claims = {}
+        self._claims = set()
         self._missing_replies = set(range(self.M)) - self._lost_models
         known = tuple((e.id, len(e.output)) for e in self.entries.values() if e.live)
         for other in range(self.M):
@@ -323,32 +325,38 @@ class Desk:
             return
         for owned in reply.owned:
             entry = self.entries.get(owned.request)
-            if entry is None:
+            if entry is None or _lineage(owned.handoff) != _lineage(entry.handoff):
                 continue
-            self._claims[entry.id] = reply.model
+            self._claims.add(entry.id)
             if owned.steps > entry.steps:
-                entry.steps, entry.owner, entry.told_by = owned.steps, reply.model, reply.model
-                entry.handoff = max(entry.handoff, owned.handoff)
-            report = Report(
-                entry.id, owned.handoff, owned.steps, owned.position, owned.token_ids, reply.model
-            )
-            entry.early[owned.position] = _longer(entry.early.get(owned.position), report)
-            self._commit(entry)
+                self._catch_up(entry, reply.model, owned)
         self._missing_replies.discard(reply.model)
         if not self._missing_replies:
             self._take_stock()
 
+    def _catch_up(self, entry: Entry, model: int, owned: Owned) -> None:
+        """Learn from the owner of a request what reports that were lost would have told."""
+        fresh = owned.token_ids[len(entry.output) - owned.position :]
+        entry.output += fresh
+        entry.owner, entry.handoff, entry.steps = model, owned.handoff, owned.steps
+        entry.early = {steps: told for steps, told in entry.early.items() if steps > owned.steps}
+        if not entry.early:
+            entry.latest = (model, model)
+        self._commit(entry, fresh)
+
     def _take_stock(self) -> None:
-        """Rebuild what nobody owns and what no living model has under way."""
+        """Rebuild what nobody owns and what no living model has under way.
+
+        Where a report is missing although later ones are here, it went down with its model, and
+        so did the tokens: the request goes on from before it, and all that comes of later ones is
+        of an older lineage.
+        """
         for entry in list(self.entries.values()):
-            gone = entry.owner in self._lost_models or entry.told_by in self._lost_models
+            gone = entry.early or self._lost_models & set(entry.latest)
             if entry.live and gone and entry.id not in self._claims:
-                # What is missing before an early report went down with the model.
-                entry.early.clear()
-                entry.finish, entry.ends_at = "", -1
                 self._rebuild(entry)
         self._lost_models.clear()
 
 
-def _longer(first: Report | None, second: Report) -> Report:
-    return second if first is None or len(second.token_ids) >= len(first.token_ids) else first
+def _lineage(handoff: int) -> int:
+    return handoff // LINEAGE

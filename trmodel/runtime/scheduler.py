@@ -90,7 +90,9 @@ class Scheduler:
         """Take in a request, or what is said about one."""
         request = self.requests.get(message.request)
         if message.kind in (Kind.finished, Kind.aborted):
-            self._end(message.request)
+            if message.request >= self.live.oldest:
+                self._ended.add(message.request)
+            self._forget(message.request)
             return []
         if message.request in self._ended or message.request < self.live.oldest:
             return []
@@ -136,9 +138,8 @@ class Scheduler:
                 copy = Request(request.id, [], 0, request.sampling, -1, 0, [0] * self.M)
                 self._running.requests[place] = copy
 
-    def _end(self, number: int) -> None:
-        if number >= self.live.oldest:
-            self._ended.add(number)
+    def _forget(self, number: int) -> None:
+        """Drop a request. Only the front end says that it is over: it may be rebuilt here yet."""
         request = self.requests.pop(number, None)
         if request is None:
             return
@@ -211,7 +212,7 @@ class Scheduler:
         log.error("request %d: the policy failed", request.id, exc_info=error)
         what = f"error: the policy failed: {type(error).__name__}: {error}"
         request.steps += 1
-        self._end(request.id)
+        self._forget(request.id)
         position = request.committed
         return FRONT, Report(
             request.id, request.handoff, request.steps, position, (), self.model, what
@@ -242,7 +243,7 @@ class Scheduler:
             ),
         )
         if finish:
-            self._end(request.id)
+            self._forget(request.id)
             self.released.append(request.id)
         elif destination == self.model:
             request.state, request.came_at = State.waiting, now
@@ -270,7 +271,7 @@ class Scheduler:
     def abort_all(self) -> None:
         """Forget every request and free its KV."""
         for number in list(self.requests):
-            self._end(number)
+            self._forget(number)
 
 
 def _cut(request: Request, tokens: list[int]) -> str:
