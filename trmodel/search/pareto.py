@@ -10,9 +10,7 @@ delay.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -23,6 +21,7 @@ from trmodel.launch import shown_vector
 from trmodel.search.choose import INDISTINGUISHABLE, Candidate
 from trmodel.search.exact import count_vectors
 from trmodel.search.objectives import Objective
+from trmodel.search.spread import in_order
 from trmodel.search.table import Row
 from trmodel.simulate.intervals import Estimate, independent
 from trmodel.simulate.result import Figures, deviations, merge
@@ -184,11 +183,10 @@ def pareto_of_row(
         return Point(candidate, delay.measure(figures, system).value)
 
     points: list[Point] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for point in pool.map(simulated, row.candidates):
-            points.append(point)
-            if progress:
-                progress(len(points), len(row.candidates))
+    for point in in_order(simulated, ((candidate,) for candidate in row.candidates)):
+        points.append(point)
+        if progress:
+            progress(len(points), len(row.candidates))
     return Pareto(
         models=models,
         N=row.N,

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trmodel.arrays import FloatArray
-from trmodel.errors import InputError, UsageError
+from trmodel.errors import UsageError
 from trmodel.simulate.intervals import Estimate, around, independent
-from trmodel.simulate.result import Simulation, answer, deviations, merge
+from trmodel.simulate.result import Simulation, deviations, merge
 from trmodel.simulate.rules import Options
-from trmodel.simulate.run import CORRELATED, DEFAULT_BATCHES, check_run, doubtful
+from trmodel.simulate.run import DEFAULT_BATCHES, answer_of, check_run
 from trmodel.simulate.sections import SECTIONS, WARM_UP, Progress
 from trmodel.simulate.simulator import Simulator
 from trmodel.simulate.state import Counts
@@ -115,9 +115,7 @@ def simulate_paired(
                 if progress:
                     done = sum(map(len, sections.values()))
                     progress(done, length * len(runs))
-        simulations = {
-            name: run.answer(sections[name], seed, confidence) for name, run in runs.items()
-        }
+        simulations = {name: run.answer(sections[name], confidence) for name, run in runs.items()}
         wide = [
             found.throughput_tok_s.half_width / found.throughput_tok_s.value * 100.0
             for found in simulations.values()
@@ -203,22 +201,5 @@ class _Run:
         self.batches += int(counts.batches.sum())
         return counts
 
-    def answer(self, sections: Sequence[Counts], seed: int, confidence: float) -> Simulation:
-        if not any(float(c.tokens[0]) for c in sections):
-            raise InputError("committed_tokens: the simulation committed no token")
-        system, options = self.case.system, self.case.options
-        merged, apart = independent(sections, deviations, merge)
-        found = answer(
-            system,
-            merged,
-            self.simulator.unit_ms,
-            confidence,
-            B=tuple(int(b) for b in self.simulator.rules.thresholds[system.N]),
-            strategy=options.strategy.name.replace("_", "-"),
-            seed=seed,
-            grid_ms=system.grid_ms if options.on_grid else None,
-            warnings=system.restricted().warnings,
-        )
-        if not doubtful(apart, found):
-            return found
-        return replace(found, warnings=(*found.warnings, CORRELATED))
+    def answer(self, sections: Sequence[Counts], confidence: float) -> Simulation:
+        return answer_of(self.simulator, sections, self.case.options, confidence)

@@ -12,12 +12,13 @@ from trmodel.simulate.result import Simulation, answer, deviations, merge
 from trmodel.simulate.rules import Options
 from trmodel.simulate.sections import SECTIONS, Progress, Sections
 from trmodel.simulate.simulator import Simulator
+from trmodel.simulate.state import Counts
 from trmodel.system import RoutedSystem
 from trmodel.system_checks import is_int
 
 DEFAULT_BATCHES = 500_000
 _NEGLIGIBLE = 1e-4
-CORRELATED = "sections of the run are correlated: intervals may be too narrow; run longer"
+_CORRELATED = "sections of the run are correlated: intervals may be too narrow; run longer"
 
 
 def simulate(
@@ -60,45 +61,55 @@ def simulate(
     run = Simulator(system, B, options, seed, table)
     sections = Sections.after_warm_up(run, batches)
     most = 64 * batches if max_batches is None else max_batches
-    warnings = list(system.restricted().warnings)
     while True:
         sections.lengthen(progress)
-        if not any(float(c.tokens[0]) for c in sections.counts):
-            raise InputError("committed_tokens: the simulation committed no token")
-        merged, apart = independent(sections.counts, deviations, merge)
-        result = answer(
-            system,
-            merged,
-            run.unit_ms,
-            confidence,
-            B=tuple(int(b) for b in run.rules.thresholds[system.N]),
-            strategy=options.strategy.name.replace("_", "-"),
-            seed=seed,
-            grid_ms=system.grid_ms if options.on_grid else None,
-            warnings=tuple(warnings),
-        )
+        result = answer_of(run, sections.counts, options, confidence)
         wanted = precision_percent is None or (
             result.throughput_tok_s.half_width
             <= precision_percent / 100.0 * result.throughput_tok_s.value
         )
         if wanted or 2 * result.batches > most:
             break
-    doubts = []
-    if doubtful(apart, result):
-        doubts.append(CORRELATED)
-    if not wanted:
-        half = result.throughput_tok_s.half_width / result.throughput_tok_s.value * 100.0
-        doubts.append(
-            f"the precision of {precision_percent:g} % was not reached: {half:.2g} % after "
-            f"{result.batches:,} batches"
-        )
-    return replace(result, warnings=(*result.warnings, *doubts))
+    if wanted:
+        return result
+    half = result.throughput_tok_s.half_width / result.throughput_tok_s.value * 100.0
+    doubt = (
+        f"the precision of {precision_percent:g} % was not reached: {half:.2g} % after "
+        f"{result.batches:,} batches"
+    )
+    return replace(result, warnings=(*result.warnings, doubt))
 
 
-def doubtful(apart: bool, result: Simulation) -> bool:
-    """Say whether correlated sections matter: not where they hardly differ, as in a cycle."""
-    T = result.throughput_tok_s
-    return not apart and T.half_width > _NEGLIGIBLE * T.value
+def answer_of(
+    run: Simulator, sections: Sequence[Counts], options: Options, confidence: float
+) -> Simulation:
+    """Put together the answer of a run, and warn where correlated sections make it doubtful.
+
+    Raises
+    ------
+    InputError
+        If nothing is committed.
+    """
+    if not any(float(c.tokens[0]) for c in sections):
+        raise InputError("committed_tokens: the simulation committed no token")
+    system = run.system
+    merged, apart = independent(sections, deviations, merge)
+    found = answer(
+        system,
+        merged,
+        run.unit_ms,
+        confidence,
+        B=tuple(int(b) for b in run.rules.thresholds[system.N]),
+        strategy=options.strategy.name.replace("_", "-"),
+        seed=run.rules.seed,
+        grid_ms=system.grid_ms if options.on_grid else None,
+        warnings=system.restricted().warnings,
+    )
+    T = found.throughput_tok_s
+    # Sections that hardly differ, as in a cycle, may be as correlated as they like.
+    if not apart and T.half_width > _NEGLIGIBLE * T.value:
+        return replace(found, warnings=(*found.warnings, _CORRELATED))
+    return found
 
 
 def check_run(batches: int, confidence: float, precision_percent: float | None) -> None:
