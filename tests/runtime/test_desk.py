@@ -29,7 +29,7 @@ def last_report(desk, number):
     """As if all tokens came in one step."""
     entry = desk.entries[number]
     tokens = (1,) * entry.sampling.max_tokens
-    return Report(number, entry.handoff, entry.steps + 1, len(entry.output), tokens, 0, "length")
+    return Report(number, entry.handoff, entry.steps + 1, tokens, 0, "length")
 
 
 def test_a_request_is_admitted_when_its_longest_reply_has_room():
@@ -79,7 +79,7 @@ def test_tables_of_the_wrong_shape_are_refused(vectors):
 
 
 def stays(desk, number, step, token, owner):
-    return Report(number, desk.entries[number].handoff, step, step - 1, (token,), owner)
+    return Report(number, desk.entries[number].handoff, step, (token,), owner)
 
 
 def test_a_rebuild_goes_on_from_before_a_report_that_was_lost():
@@ -96,7 +96,7 @@ def test_a_rebuild_goes_on_from_before_a_report_that_was_lost():
     (rebuilt,) = sent(desk, Kind.new)
     assert (rebuilt.steps, rebuilt.token_ids, rebuilt.destination) == (1, (9, 10), 1)
     assert rebuilt.handoff > old + 1_000_000
-    late = Report(number, old + 2, 2, 1, (99,), 0)
+    late = Report(number, old + 2, 2, (99,), 0)
     desk.receive(0, late)
     desk.receive(1, stays(desk, number, 2, 20, 0))
     assert desk.entries[number].output == [10, 20]

@@ -82,8 +82,9 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     Attributes
     ----------
-    position
-        Place in the output of the first of the committed tokens.
+    steps
+        Steps made on the request, this one included: every step has one report, so that the front
+        end knows where the tokens belong.
     owner
         The model that goes on with it.
     finish
@@ -93,7 +94,6 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
     request: int
     handoff: int
     steps: int
-    position: int
     token_ids: tuple[int, ...]
     owner: int
     finish: str = ""

@@ -213,17 +213,13 @@ class Scheduler:
         what = f"error: the policy failed: {type(error).__name__}: {error}"
         request.steps += 1
         self._forget(request.id)
-        position = request.committed
-        return FRONT, Report(
-            request.id, request.handoff, request.steps, position, (), self.model, what
-        )
+        return FRONT, Report(request.id, request.handoff, request.steps, (), self.model, what)
 
     def _after_step(
         self, request: Request, token: int, destination: int, now: float
     ) -> Iterable[Outgoing]:
         request.anchor = len(request.token_ids)
         request.steps += 1
-        position = request.committed
         tokens = self.policy.commit(request, [token], self.model, destination)
         finish = _cut(request, tokens)
         request.token_ids += tokens
@@ -236,7 +232,6 @@ class Scheduler:
                 request.id,
                 request.handoff,
                 request.steps,
-                position,
                 tuple(tokens),
                 self.model if finish else destination,
                 finish,
