@@ -194,10 +194,16 @@ class LossyExecutor(RuleBasedStateMachine):
         self.now += by
         self.pump()
 
-    @rule(model=PLACES)
-    def crash(self, model):
-        """What it sent may still be under way; what is sent to it goes nowhere."""
-        self.models[model % self.M].up = False
+    @rule(model=PLACES, lost=st.sets(st.integers(FRONT, 2)))
+    def crash(self, model, lost):
+        """What it sent to some is lost with it, to others still under way; it hears no more."""
+        model = self.models[model % self.M]
+        model.up = False
+        self.wire = [
+            (place, frame)
+            for place, frame in self.wire
+            if place not in lost or decode(frame).source != model.place
+        ]
 
     @rule(model=PLACES)
     def come_back(self, model):
