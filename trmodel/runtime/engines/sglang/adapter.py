@@ -85,7 +85,7 @@ class Runner:
         from sglang.srt.sampling.sampling_params import SamplingParams
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-        self._torch, self._Req = torch, Req
+        self.torch, self.rows, self._Req = torch, rows, Req
         self._ScheduleBatch, self._ForwardBatch = ScheduleBatch, ForwardBatch
         self._SamplingBatchInfo = SamplingBatchInfo
         self._none = SpeculativeAlgorithm.NONE
@@ -142,7 +142,7 @@ class Runner:
 
         One token each for requests that hold something is a decode; all else is an extend.
         """
-        with self._torch.inference_mode():
+        with self.torch.inference_mode():
             if all(len(ids) == 1 and len(held) for held, ids in zip(helds, unseen, strict=True)):
                 batch = self._decode(helds, [ids[0] for ids in unseen])
             else:
@@ -181,7 +181,7 @@ class Runner:
         return batch
 
     def _decode(self, helds: Sequence[Held], ids: Sequence[int]) -> Any:
-        torch = self._torch
+        torch = self.torch
         batch = self._batch(helds)
         rows = torch.tensor([held.req.kv.req_pool_idx for held in helds], dtype=torch.int64)
         lengths = torch.tensor([len(held) for held in helds], dtype=torch.int64)
@@ -202,23 +202,18 @@ class Runner:
     def cut(self, held: Held, length: int) -> None:
         """Forget what a request holds beyond a length."""
         kv = held.req.kv
-        if length >= len(held):
-            return
-        row = self._pool.req_to_token[kv.req_pool_idx, length : len(held)]
-        self._slots.free(row.to(self._torch.int64))
-        del held.token_ids[length:]
-        kv.kv_allocated_len = kv.kv_committed_len = length
-        if length == 0:
+        end = kv.kv_allocated_len  # beyond what was read, after a pass that failed
+        if length < end:
+            row = self._pool.req_to_token[kv.req_pool_idx, length:end]
+            self._slots.free(row.to(self.torch.int64))
+            kv.kv_allocated_len = kv.kv_committed_len = length
+            del held.token_ids[length:]
+        if length == 0 and kv.holds_kv:
             self._pool.free(held.req)
 
     def embedding(self, token_ids: Any) -> Any:
         """Input embeddings of tokens, [tokens, width]."""
         return self._model.model.get_input_embeddings()(token_ids)
-
-    def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
-        if self.device != "cpu":
-            self._torch.get_device_module(self.device).synchronize()
 
 
 def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int) -> Any:

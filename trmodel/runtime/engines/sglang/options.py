@@ -23,9 +23,7 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cores
         The process's cores; empty for all.
     kv_tokens
-        Tokens that the cache holds; None for what ``memory_fraction`` leaves.
-    memory_fraction
-        Of the device's memory, for this model's weights and cache.
+        Tokens that the cache holds; None for what SGLang finds room for.
     cuda_graphs
         Whether decodes and extends replay graphs, on a GPU.
     extend_tokens
@@ -43,7 +41,6 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_tokens: int | None = None
     max_batch: int = 32
     max_context: int = 4096
-    memory_fraction: float = 0.8
     cuda_graphs: bool = True
     extend_tokens: int = 512
     arguments: dict[str, Any] = {}
@@ -58,7 +55,6 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "base_gpu_id": self.gpu,
             "context_length": self.max_context,
             "max_running_requests": rows,
-            "mem_fraction_static": self.memory_fraction,
             "disable_radix_cache": True,
             "disable_overlap_schedule": True,
             "grammar_backend": "none",
