@@ -29,20 +29,22 @@ EXAMPLES = int(os.environ.get("EXAMPLES", 100))
 """So many are quick; look for more by hand."""
 
 
+SCRIPTS = {2: SCRIPT, 3: (0, 1, 2, 0, 0, 2, 1, 1, 0)}
+"""By the number of models."""
+
+
 class Repeatable(LossyExecutor):
     """Tokens and ways depend on seed and position alone."""
 
-    SCRIPTS = {2: SCRIPT, 3: (0, 1, 2, 0, 0, 2, 1, 1, 0)}
-
     def make_policy(self):
-        return Scripted(self.SCRIPTS[self.M], drop_on_leaving=(0,))
+        return Scripted(SCRIPTS[self.M], drop_on_leaving=(0,))
 
     def make_engine(self, place):
         return ReplayEngine(place, [0.0])
 
     def check(self, number, tokens):
         prompt, length = self.wanted[number]
-        expected = faultless(prompt, length, seed=length, script=self.SCRIPTS[self.M])
+        expected = faultless(prompt, length, seed=length, script=SCRIPTS[self.M])
         assert tokens == expected[: len(tokens)]
 
 
