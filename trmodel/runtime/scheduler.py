@@ -147,6 +147,8 @@ class Scheduler:
         taken = [self._waiting.popleft() for _ in range(size)]
         for request in taken:
             request.state = State.running
+            # A token is sampled from what is read: where nothing is new, the last is read again.
+            request.anchor = min(request.anchor, len(request.token_ids) - 1)
         self._running = Batch(self.model, taken, now, [now - r.came_at for r in taken])
         return self._running
 
