@@ -72,9 +72,9 @@ class Client:
 
     def wait(self, places, timeout_s=60.0):
         with self._ended:
-            assert self._ended.wait_for(
-                lambda: set(places) <= set(self.finish), timeout_s
-            ), "some request did not end"
+            assert self._ended.wait_for(lambda: set(places) <= set(self.finish), timeout_s), (
+                "some request did not end"
+            )
 
 
 def prompts(count, seed=0):

@@ -18,7 +18,6 @@ from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
 
-
 DEFAULT_PROFILE = "a100"
 _STARTING_S = {"replay": 60.0, "sglang": 900.0}
 """By engine: so long a subserver may take until it is first heard."""
@@ -92,7 +91,9 @@ def _complete(config: ServerConfig) -> ServerConfig:
     config = config.model_copy(update={"transport": transport})
     if config.engine == "replay":
         if config.models:
-            raise InputError("models: are those of the profile with the replay engine; leave it out")
+            raise InputError(
+                "models: are those of the profile with the replay engine; leave it out"
+            )
         return config
     if not config.models:
         raise InputError("models: the sglang engine needs them, such as 'small: {path: FOLDER}'")
