@@ -92,7 +92,9 @@ class StepResult:
     token_ids
         The token sampled for each request.
     tensors
-        What an engine has besides: ``logits``, ``hidden``, on its device.
+        What the policy needs besides, on the engine's device: ``logits`` (b, V), float32, before
+        temperature; ``hidden`` (b, d), the last hidden state, after the final norm; ``embedding``
+        (b, d), the input embedding of the sampled token.
     """
 
     token_ids: list[int]
