@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from trmodel.errors import InputError
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import Layout, RouterWeights, linear, norm
 from trmodel.runtime.request import Batch, StepResult
@@ -75,6 +76,10 @@ class R2R(ThresholdPolicy):
         hidden, embedding = tensors["hidden"], tensors["embedding"]
         self._weights.check_width("hidden states", hidden, self._width)
         self._weights.check_width("embeddings", embedding, self._width)
+        if (V := tensors["logits"].shape[-1]) < self._top:
+            raise InputError(
+                f"weights: {self._weights.path}: read {self._top} logits, the model has {V}"
+            )
         w = self._weights.on(hidden.device)
 
         def linear(name: str, x: Any) -> Any:
