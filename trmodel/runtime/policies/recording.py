@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -79,6 +80,7 @@ class Recording(Policy):
         if self._file is None:
             name = self._folder / f"{source}-{os.getpid()}.jsonl"
             self._file = open(name, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
         self._file.write(json.dumps(row) + "\n")
         return kept
 
