@@ -188,7 +188,10 @@ class Scheduler:
     def _route(self, batch: Batch, result: StepResult) -> Sequence[int | Exception]:
         """Ask the policy where each request goes; what it raises comes in their place."""
         try:
-            destinations = [int(destination) for destination in self.policy.route(batch, result)]
+            routed = self.policy.route(batch, result)
+            if hasattr(routed, "tolist"):  # of a tensor: one copy from its device, not one for each
+                routed = routed.tolist()
+            destinations = [int(destination) for destination in routed]
             if len(destinations) != len(batch):
                 raise ValueError(f"{len(destinations)} destinations for {len(batch)} requests")
         except Exception as error:

@@ -283,9 +283,7 @@ def make_engine(spec: SubserverSpec, needs: frozenset[str]) -> Engine:
         from trmodel.runtime.engines.sglang.start import start_engine
 
         requests = arguments.pop("requests")
-        return start_engine(
-            spec.model, msgspec.convert(arguments, EngineOptions), requests, needs
-        )
+        return start_engine(spec.model, msgspec.convert(arguments, EngineOptions), requests, needs)
     raise InputError(f"engine: {kind} is not known; there are replay and sglang")
 
 
