@@ -1,5 +1,6 @@
 """Measuring the executor: five points against the model, step times, figures from counts."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -172,9 +173,24 @@ def test_results_survive_a_killed_run(tmp_path):
         append_point(tmp_path / "none" / "file", point)
 
 
-def test_a_server_that_fails_ends_the_measurement():
-    config = ServerConfig(
-        profile="a100-paper", max_live=2, policy="scripted", policy_options={"script": [7]}
-    )
-    with running(config) as target, pytest.raises(TrmodelError):
+ASTRAY = """
+from trmodel.runtime.policies import Policy
+
+
+class Astray(Policy):
+    def route(self, batch, result):
+        return [7] * len(batch)
+"""
+
+
+def test_a_server_that_fails_ends_the_measurement(tmp_path, monkeypatch):
+    (tmp_path / "astray_policy.py").write_text(ASTRAY)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), path])))
+    config = ServerConfig(profile="a100-paper", max_live=2, policy="astray_policy:Astray")
+    with (
+        running(config) as target,
+        pytest.raises(TrmodelError, match=r"a reply failed: .* no model 7"),
+    ):
         measure_point(target, 1, (1, 1), seconds=30.0)
