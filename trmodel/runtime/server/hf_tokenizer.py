@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 from trmodel.documents import StrPath, shown
@@ -47,7 +48,8 @@ class HfTokenizer:
         except Exception as error:  # whatever is wrong with whichever of its files
             why = shown(str(error).strip().split("\n")[0])
             raise InputError(f"{shown(folder)}: its tokenizer cannot be read: {why}") from None
-        self._special = frozenset(self._own.all_special_ids)
+        added = self._own.added_tokens_decoder
+        self._special = frozenset(id for id, token in added.items() if token.special)
         self.encode("")  # settles what is changed at the first use, before threads share it
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -118,9 +120,20 @@ class HfDecoder:
         prompt: Sequence[int] = (),
     ) -> None:
         self._decode, self._special = decode, special
-        self._tokens = [token for token in prompt if token not in special][-_CONTEXT:]
-        self._known = len(self._tokens)  # of these tokens, those that were passed on
-        self._told = len(decode(self._tokens).rstrip(_BROKEN))  # of their text
+        # What is decoded together; how many of these tokens, and of their characters, are known.
+        self._tokens, self._known, self._told = self._context(
+            [token for token in prompt if token not in special]
+        )
+
+    def _context(self, tokens: list[int]) -> tuple[list[int], int, int]:
+        """Take the last tokens of a prompt; its end may be the beginning of a character."""
+        for cut, more in product(range(_LONGEST), repeat=2):
+            last = tokens[-_CONTEXT - more :]
+            text = self._decode(last[: len(last) - cut])
+            if cut <= len(last) and _BROKEN not in text:
+                return last, len(last) - cut, len(text)
+        last = tokens[-_CONTEXT:]
+        return last, len(last), len(self._decode(last).rstrip(_BROKEN))
 
     def feed(self, token_ids: Sequence[int]) -> str:
         return "".join(self._next(token) for token in token_ids if token not in self._special)

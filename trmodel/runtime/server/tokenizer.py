@@ -58,7 +58,7 @@ class ByteTokenizer:
     """Tokens are the bytes of UTF-8: what the replay engine speaks."""
 
     vocabulary = VOCABULARY
-    end_ids = ()
+    end_ids: tuple[int, ...] = ()
 
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.encode("utf-8", errors="replace"))

@@ -25,10 +25,16 @@ def prepare_cpu() -> None:
     Raises
     ------
     InputError
-        If such a package is missing on a machine with a GPU, where stand-ins have no place.
+        If SGLang is not installed, or such a package is missing on a machine with a GPU, where
+        stand-ins have no place.
     RuntimeError
         If SGLang was imported before, without all this.
     """
+    if not _installed("sglang"):
+        raise InputError(
+            "engine: SGLang is not installed; for a GPU: pip install 'trmodel[sglang]'; for the "
+            "CPU, in a checkout of trmodel: make sglang-cpu"
+        )
     if "sglang" in sys.modules and os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         raise RuntimeError("prepare_cpu: to be called before SGLang is imported")
     os.environ["SGLANG_USE_CPU_ENGINE"] = "1"

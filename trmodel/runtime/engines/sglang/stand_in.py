@@ -21,7 +21,8 @@ class Absent(type):
         return absent(_checked(name), f"{cls.__module__}.{cls.__qualname__}")
 
     def __call__(cls, *_: Any, **__: Any) -> NoReturn:
-        raise not_there(f"{cls.__module__}.{cls.__qualname__}")
+        theirs = cls.__mro__[-2]  # what a class of our caller's was made from
+        raise not_there(f"{theirs.__module__}.{theirs.__qualname__}")
 
 
 def absent(name: str, module: str) -> Absent:

@@ -20,7 +20,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -52,9 +52,12 @@ class Vocabulary:
     width: int
 
 
-class _Added(msgspec.Struct):
-    id: int
+class _Content(msgspec.Struct):
     content: str
+
+
+class _Added(_Content):
+    id: int
 
 
 class _Model(msgspec.Struct):
@@ -65,9 +68,20 @@ class _TokenizerFile(msgspec.Struct):
     model: _Model
     added_tokens: list[_Added] = []
 
+    @property
+    def ids(self) -> dict[str, int]:
+        vocab = self.model.vocab
+        pairs = vocab if isinstance(vocab, dict) else {t: i for i, (t, _) in enumerate(vocab)}
+        return pairs | {added.content: added.id for added in self.added_tokens}
+
 
 class _TokenizerConfig(msgspec.Struct):
-    eos_token: str | dict[str, Any] | None = None
+    eos_token: str | _Content | None = None
+
+    @property
+    def end(self) -> str | None:
+        end = self.eos_token
+        return end.content if isinstance(end, _Content) else end
 
 
 class _Config(msgspec.Struct):
@@ -126,11 +140,7 @@ def read_vocabulary(folder: StrPath) -> Vocabulary:
             f"{where}: has no tokenizer.json; transformers makes it: "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
-    vocab = tokenizer.model.vocab
-    ids = (
-        dict(vocab) if isinstance(vocab, dict) else {token: i for i, (token, _) in enumerate(vocab)}
-    )
-    ids.update((added.content, added.id) for added in tokenizer.added_tokens)
+    ids = tokenizer.ids
     size = max(ids.values(), default=-1) + 1
     config = _read(path / "config.json", _Config)
     inner = config.text_config or config if config else None
@@ -142,13 +152,10 @@ def read_vocabulary(folder: StrPath) -> Vocabulary:
             f"{where}: its tokenizer has ids up to {size - 1}, its model only {width} embeddings"
         )
     generation = _read(path / "generation_config.json", _Config) or _Config()
+    named = _read(path / "tokenizer_config.json", _TokenizerConfig) or _TokenizerConfig()
     end_ids = generation.end_ids | config.end_ids | inner.end_ids
-    named = (
-        _read(path / "tokenizer_config.json", _TokenizerConfig) or _TokenizerConfig()
-    ).eos_token
-    end = named.get("content") if isinstance(named, dict) else named
-    if end in ids:
-        end_ids |= {ids[end]}
+    if named.end is not None and named.end in ids:
+        end_ids |= {ids[named.end]}
     return Vocabulary(ids, end_ids, size, width)
 
 
