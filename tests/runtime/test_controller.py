@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from calm import as_predicted, held_up, measure_calmly
+from calm import as_predicted, measure_calmly
 
 from trmodel.markov import predict_chain
 from trmodel.profile import Handoff, build_system, load_profile
@@ -111,7 +111,6 @@ def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
 
 def test_what_is_measured_after_a_change_is_what_the_model_predicts(shifting):
     """From the steps and handoffs of the very run, so that a loaded machine is not at fault."""
-    T0 = time.monotonic()
     front, controller, file = shifting(every_s=6.0)
     before = front.desk.vectors[N - 1]
     with ClosedLoop(InProcess(front), N):
@@ -125,7 +124,6 @@ def test_what_is_measured_after_a_change_is_what_the_model_predicts(shifting):
     some = Handoff(latency_ms=1.0, provenance=like.models[0].decode.provenance)
     own = load_profile(like.model_copy(update={"handoff": some}))  # that of the run replaces it
     (found,) = validate([point], own, p=0.5).points
-    print("OWN", B, found.own_error_percent, held_up(point), os.getloadavg(), time.monotonic() - T0)
     assert as_predicted(point, found), point
     # The control: were it not for the change, the model would be far off.
     (before,) = validate([point], own, p=0.1).points
