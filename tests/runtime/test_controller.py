@@ -96,7 +96,8 @@ def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
 
         def good():
             used = predict_chain(system, front.desk.vectors[N - 1]).throughput_tok_s
-            return used > 0.99 * best.throughput_tok_s and front.desk.table_in_use
+            # With the steps of a busy machine neighbours of the best are as good or better.
+            return used > 0.97 * best.throughput_tok_s and front.desk.table_in_use
 
         assert not good()
         while not good():
