@@ -316,7 +316,8 @@ class LossyExecutor(RuleBasedStateMachine):
             if not model.up:
                 self.come_back(i)
         for _ in range(3000):
-            if not self.desk.entries and not self.wire:
+            busy = any(model.batch is not None for model in self.models)
+            if not (self.desk.entries or self.wire or busy):
                 break
             self.now += 0.3
             self.pump()
