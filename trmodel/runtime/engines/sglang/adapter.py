@@ -225,11 +225,6 @@ class Runner:
         """Input embeddings of tokens, [tokens, width]."""
         return self._model.model.get_input_embeddings()(token_ids)
 
-    def synchronize(self) -> None:
-        """Wait until the device has done all it was given."""
-        if self.device != "cpu":
-            self.torch.get_device_module(self.device).synchronize()
-
 
 def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int) -> Any:
     from sglang.benchmark.one_batch import _init_process_global_configs

@@ -10,6 +10,8 @@ from typing import Any
 from trmodel.errors import InputError
 from trmodel.runtime.engines.sglang.options import EngineOptions
 
+log = logging.getLogger(__name__)
+
 SPARE_ROWS = 2
 """Places for requests that are over but not yet freed."""
 
@@ -35,6 +37,32 @@ def start_engine(
     InputError
         If SGLang or the model cannot be loaded.
     """
+    prepare(options)
+    from trmodel.runtime.engines.sglang.adapter import Runner
+    from trmodel.runtime.engines.sglang.engine import SglangEngine
+    from trmodel.runtime.engines.sglang.ranks import SplitRunner
+
+    kind = SplitRunner if options.tp > 1 else Runner
+    runner = kind(options, requests + SPARE_ROWS, hidden="hidden" in needs)
+    if runner.capacity < (options.kv_tokens or 0):
+        log.warning(
+            "%s: the cache has room for %d tokens, not %d: caches of requests that wait may be "
+            "dropped and read again",
+            options.path,
+            runner.capacity,
+            options.kv_tokens,
+        )
+    return SglangEngine(model, runner, needs)
+
+
+def prepare(options: EngineOptions) -> None:
+    """Set cores, threads and environment, before anything of SGLang is imported.
+
+    Raises
+    ------
+    InputError
+        If the cores cannot be had, or torch is not installed.
+    """
     if options.cores:
         try:
             os.sched_setaffinity(0, options.cores)
@@ -44,6 +72,10 @@ def start_engine(
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
 
         prepare_cpu()
+        if options.tp > 1:
+            cores = sorted(os.sched_getaffinity(0))
+            each = [str(cores[rank % len(cores)]) for rank in range(options.tp)]
+            os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(each)
     # SGLang tells of every model family that it cannot import; one that is needed raises.
     logging.getLogger("sglang").setLevel(logging.ERROR)
     logging.getLogger("sglang.srt.models.registry").setLevel(logging.CRITICAL)
@@ -56,8 +88,3 @@ def start_engine(
         ) from None
     if options.device == "cpu":
         torch.set_num_threads(max(len(options.cores), 1))
-    from trmodel.runtime.engines.sglang.adapter import Runner
-    from trmodel.runtime.engines.sglang.engine import SglangEngine
-
-    runner = Runner(options, requests + SPARE_ROWS, hidden="hidden" in needs)
-    return SglangEngine(model, runner, needs)
