@@ -6,7 +6,7 @@ run together, which gives their slow-downs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -20,6 +20,8 @@ from trmodel.runtime.bench.point import STALL
 NEW_TOKENS = (2, 4, 16, 64)
 SHORTEST_CONTEXT = 64
 PAIR_TRIES = 3
+Factors = Mapping[tuple[int, int], Sequence[float]]
+"""By models (i, j): how many times as long steps of i took while j ran, once for each try."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,11 @@ def time_tables(
 
 def slow_downs(
     engines: Sequence[EngineProcess], grid: Grid, seconds: float, done: Callable[[], None]
-) -> dict[tuple[int, int], list[float]]:
-    """Return for models (i, j) how many times as long a step of i takes while j runs.
+) -> Factors:
+    """Return how much longer steps of each model are while another runs.
 
-    One number for each try, of decode steps at the middle batch: i alone and beside j in turns, so
-    that a machine that drifts does not matter.
+    Decode steps at the middle batch and context: alone and beside the other in turns, so that a
+    machine that drifts does not matter.
     """
     batch = grid.batches[len(grid.batches) // 2]
     found: dict[tuple[int, int], list[float]] = {}
