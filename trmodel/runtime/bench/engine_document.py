@@ -18,6 +18,7 @@ from trmodel.profile import Profile, load_profile
 from trmodel.profile.build import choose_routing
 from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown
 from trmodel.profile.tables import DecodeTable, ExtendTable, Provenance
+from trmodel.routing import Routing
 from trmodel.runtime.bench.engine_overhead import overheads
 from trmodel.runtime.bench.engine_tables import Factors, Tables, Timing
 from trmodel.runtime.bench.engine_times import Ready
@@ -27,8 +28,29 @@ from trmodel.runtime.plan import Plan
 from trmodel.system_checks import MAX_SLOW_DOWN
 
 
+def base_of(plan: Plan) -> tuple[Profile, Routing]:
+    """Return the machine and the models as far as their files tell, and the routing.
+
+    Raises
+    ------
+    InputError
+        If the routing cannot be applied to the models.
+    """
+    config = plan.config
+    base = plan.loaded
+    if config.engine == "sglang":
+        from trmodel.runtime.engines.sglang.planning import machine_profile
+
+        base = load_profile(machine_profile(config))
+    routing = choose_routing(base, config.routing)
+    routing = routing if config.p is None else routing.with_p(config.p)
+    return base.profile, routing.under_names_of(base.profile.model_names)
+
+
 def profile_of(
     plan: Plan,
+    base: Profile,
+    routing: Routing,
     ready: Sequence[Ready],
     tables: Sequence[Tables],
     factors: Factors,
@@ -41,6 +63,8 @@ def profile_of(
     ----------
     plan
         Of the server.
+    base, routing
+        See `base_of`.
     ready, tables, factors
         What the engines said, alone and in pairs.
     found
@@ -55,23 +79,16 @@ def profile_of(
     """
     config = plan.config
     where = f"trmodel {__version__}: {config.engine} engine"
-    base = plan.loaded
-    if config.engine == "sglang":
-        from trmodel.runtime.engines.sglang.planning import machine_profile
-
-        base = load_profile(machine_profile(config))
-    routing = choose_routing(base, config.routing)
-    routing = routing if config.p is None else routing.with_p(config.p)
-    by_name = {model.name: model for model in base.profile.models}
+    by_name = {model.name: model for model in base.models}
     models = tuple(
         _model(by_name[each], tables[i], ready[i], config.max_batch, where)
         for i, each in enumerate(plan.names)
     )
-    bare = base.profile.model_copy(
+    bare = base.model_copy(
         update={
             "name": name,
             "description": "Steps of engines alone and in pairs, and of a running executor.",
-            "hardware": _hardware(base.profile.hardware, config),
+            "hardware": _hardware(base.hardware, config),
             "software": software(),
             "obtained": "measured",
             "grid_ms": GRID_MS,

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 
 from trmodel.errors import UsageError
 from trmodel.profile import Profile
-from trmodel.runtime.bench.engine_document import profile_of
+from trmodel.runtime.bench.engine_document import base_of, profile_of
 from trmodel.runtime.bench.engine_process import EngineProcess
 from trmodel.runtime.bench.engine_tables import choose_grid, slow_downs, time_tables
 from trmodel.runtime.bench.engine_times import Ready
@@ -68,6 +68,7 @@ def measure_engines(
     plan = make_plan(config)
     if plan.folder is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)  # the executor makes its own
+    base, routing = base_of(plan)
     batches = sizes_up_to(largest)
     starting_s = plan.config.transport.starting_s or 60.0
     with ExitStack() as ended:
@@ -95,7 +96,7 @@ def measure_engines(
             reply_tokens=reply,
             progress=lambda done, of: step(),
         )
-    return profile_of(plan, ready, tables, factors, found, name)
+    return profile_of(plan, base, routing, ready, tables, factors, found, name)
 
 
 class _Steps:
