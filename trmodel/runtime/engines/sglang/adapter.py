@@ -243,9 +243,7 @@ def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int)
     ports = PortArgs.init_new(arguments)
     port = port or ports.nccl_port
     gpu = options.gpu + rank
-    ranks = SpawnRanks(
-        world_rank=spawn_world_rank(arguments, tp_rank=rank, pp_rank=0), gpu_id=gpu
-    )
+    ranks = SpawnRanks(world_rank=spawn_world_rank(arguments, tp_rank=rank, pp_rank=0), gpu_id=gpu)
     publish(arguments, role="scheduler", ranks=ranks)
     _init_process_global_configs()
     config = ModelConfig.from_server_args(arguments)
