@@ -1,11 +1,12 @@
 """SGLang against the model: `python benchmarks/sglang_grid.py MODELS`.
 
 MODELS is a folder of `scripts/make_tiny_models.py`: a small and a large model, each on a core of
-its own, with the routing of R2R at p = 0.35 (the policy `bernoulli`). Their engines and the executor
-are measured into a profile (`trmodel profile measure --engine sglang`), then throughput in closed
-loops at N = 1, 4, 8 under thresholds (1, 1), (1, N/2) and (1, N). Each is compared with what the
-model predicts from that profile, at the routing frequencies and the context of the run. The bar: the
-mean error is at most 8 %, and the advised thresholds give at most 2 % less than the best measured.
+its own, with the routing of R2R at p = 0.35 (the policy `bernoulli`). Their engines and the
+executor are measured into a profile (`trmodel profile measure --engine sglang`), then throughput in
+closed loops at N = 1, 4, 8 under thresholds (1, 1), (1, N/2) and (1, N). Each is compared with what
+the model predicts from that profile, at the routing frequencies and the context of the run. The
+bar: the mean error is at most 8 %, and the advised thresholds give at most 2 % less than the best
+measured.
 
 It needs an environment of `make sglang-cpu`. Points and profile are kept with `-o` and `--profile`
 and not measured again; `--json` writes the comparison.
