@@ -22,6 +22,7 @@ from typing import Any
 
 from trmodel.runtime.bench.target import Hear, Stats
 from trmodel.runtime.counters import Counters
+from trmodel.runtime.engines.sglang import attention
 from trmodel.runtime.messages import Sampling
 from trmodel.runtime.policies import Policy
 from trmodel.runtime.request import Batch, Request, StepResult
@@ -123,29 +124,37 @@ class Dispatcher:
 def engine_arguments(
     path: str | Path, options: Mapping[str, Any], *, radix: bool
 ) -> dict[str, Any]:
-    """Return the arguments of `sglang.Engine` for a model that is asked for single tokens."""
-    on_cpu = options.get("device") == "cpu"
-    return {
+    """Return the arguments of `sglang.Engine` for a model that is asked for single tokens.
+
+    On the CPU attention is computed as the executor has it computed, not by SGLang's plain
+    backend, which takes longer the longer the context is: what differs is the way of serving.
+    """
+    common = {
         "model_path": str(path),
         "skip_tokenizer_init": True,
         "skip_server_warmup": True,
         "disable_radix_cache": not radix,
+        "grammar_backend": "none",
         # An engine with nothing to do would keep from the other what they share, the CPU.
         "sleep_on_idle": True,
         "log_level": "error",
-        **(
-            {
-                "attention_backend": "torch_native",
-                "sampling_backend": "pytorch",
-                "disable_cuda_graph": True,
-                "disable_overlap_schedule": True,
-            }
-            if on_cpu
-            else {}
-        ),
-        "grammar_backend": "none",
-        **options,
     }
+    on_cpu = {
+        "attention_backend": attention.NAME,
+        "sampling_backend": "pytorch",
+        "disable_cuda_graph": True,
+        "disable_overlap_schedule": True,
+        "mem_fraction_static": 0.3,
+    }
+    return common | (on_cpu if options.get("device") == "cpu" else {}) | dict(options)
+
+
+def run_scheduler(*args: Any, **kwargs: Any) -> None:
+    """Run an engine's process that knows the executor's attention as well."""
+    from sglang.srt.managers.scheduler import run_scheduler_process
+
+    attention.register()
+    run_scheduler_process(*args, **kwargs)
 
 
 @contextmanager
@@ -155,11 +164,12 @@ def standard_serving(
     options: Mapping[str, Any],
     *,
     radix: bool,
-    cores: Sequence[Sequence[int]] | None = None,
+    cores: Sequence[Sequence[int]] = (),
 ) -> Iterator[Dispatcher]:
     """Yield a dispatcher over engines of their own processes, which end with it.
 
-    All other child processes of this one are ended as well: SGLang's way to shut down.
+    All other child processes of this one are ended as well: SGLang's way to shut down. On the CPU,
+    `trmodel.runtime.engines.sglang.environment.prepare_cpu` comes first.
 
     Parameters
     ----------
@@ -170,22 +180,28 @@ def standard_serving(
     radix
         Whether engines keep the KV of what they have read, for whoever asks again.
     cores
-        Where each engine may run.
+        Where each engine may run; empty for anywhere.
     """
     from sglang.srt.entrypoints.engine import Engine
 
-    engines = [Engine(**engine_arguments(path, options, radix=radix)) for path in models.values()]
-    for engine, of_engine in zip(engines, cores or (), strict=True):
-        for process in engine.get_all_child_pids():
-            _pin(process, of_engine)
-    loop = engines[0].loop
-    runs = threading.Thread(target=loop.run_forever, name="dispatcher", daemon=True)
-    runs.start()
+    class WithAttention(Engine):  # type: ignore[misc]
+        run_scheduler_process_func = staticmethod(run_scheduler)
+
+    engines: list[Any] = []
     try:
+        for path in models.values():  # one that fails leaves none of the others behind
+            engine = WithAttention(**engine_arguments(path, options, radix=radix))
+            engines.append(engine)
+        for engine, of_engine in zip(engines, cores, strict=False):
+            for process in engine.get_all_child_pids():
+                _pin(process, of_engine)
+        loop = engines[0].loop
+        runs = threading.Thread(target=loop.run_forever, name="dispatcher", daemon=True)
+        runs.start()
         yield Dispatcher(list(models), [_next_token(engine) for engine in engines], steps, loop)
-    finally:
         loop.call_soon_threadsafe(loop.stop)
         runs.join()
+    finally:
         for engine in engines:
             engine.shutdown()
 
