@@ -46,8 +46,10 @@ class TransportConfig(Document):
         default=(), description="Models whose subserver is started by hand, on another machine."
     )
     keys: str | None = Field(default=None, description="File made by 'trmodel keys', for TCP.")
-    starting_s: Positive = Field(
-        default=60.0, description="So long every subserver may take until it answers."
+    starting_s: Positive | None = Field(
+        default=None,
+        description="So long every subserver may take until it answers: 60, or 900 with sglang, "
+        "when left out.",
     )
 
 
@@ -59,12 +61,52 @@ class RetuneConfig(Document):
     margin_percent: Annotated[Number, Field(ge=0)] = 0.5
 
 
+class ModelConfig(Document):
+    """One model of the SGLang engine."""
+
+    path: str = Field(description="Folder of its weights.")
+    cores: tuple[Annotated[WholeNumber, Field(ge=0)], ...] = Field(
+        default=(), description="Cores that its process runs on; all when left out."
+    )
+    gpu: Annotated[WholeNumber, Field(ge=0)] = Field(default=0, description="Its first GPU.")
+    tp: Count = Field(default=1, description="GPUs that it is split over.")
+    kv_tokens: Count | None = Field(
+        default=None,
+        description="Tokens that its cache holds, in place of what its memory has room for; where "
+        "it is too small, caches of requests that wait are dropped and read again.",
+    )
+
+
+class SglangConfig(Document):
+    """What all SGLang engines of a server have in common."""
+
+    device: Literal["cpu", "cuda"] = "cuda"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    workspace_fraction: Annotated[Number, Field(ge=0, lt=1)] = Field(
+        default=0.12, description="Of a GPU's memory, kept free of weights and caches."
+    )
+    cuda_graphs: bool = True
+    extend_tokens: Count = Field(
+        default=512, description="New tokens of a batch up to which extends have CUDA graphs."
+    )
+    arguments: Mapping[Name, Any] = Field(
+        default={}, description="More of SGLang's own ServerArgs, as they are."
+    )
+
+
 class ServerConfig(Document):
     """One server."""
 
-    profile: str = Field(default="a100", description="A built-in name or a file.")
+    profile: str | None = Field(
+        default=None,
+        description="A built-in name or a file; a100 when left out, with the replay engine.",
+    )
     routing: str | None = None
-    engine: Literal["replay"] = "replay"
+    engine: Literal["replay", "sglang"] = "replay"
+    models: Mapping[Name, ModelConfig] = Field(
+        default={}, description="Of the sglang engine: the models by name, in order."
+    )
+    sglang: SglangConfig = SglangConfig()
     policy: Name = "bernoulli"
     policy_options: Mapping[str, Any] = {}
     thresholds: str = Field(

@@ -19,6 +19,11 @@ from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
 
 
+DEFAULT_PROFILE = "a100"
+_STARTING_S = {"replay": 60.0, "sglang": 900.0}
+"""By engine: so long a subserver may take until it is first heard."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A server to be started.
@@ -56,6 +61,7 @@ def make_plan(config: ServerConfig) -> Plan:
     InputError, UsageError, InfeasibleError
         If something in it, or in a file that it names, is wrong.
     """
+    config = _complete(config)
     loaded, system = _system(config)
     vectors = _first_vectors(config, loaded, system)
     folder = _folder(config, system.models)
@@ -70,6 +76,7 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
     InputError, UsageError, InfeasibleError
         As `make_plan`, or if the file does not list the model under ``transport.remote``.
     """
+    config = _complete(config)
     _, system = _system(config)
     if name not in config.transport.remote:
         remote = ", ".join(config.transport.remote) or "none"
@@ -78,20 +85,67 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
     return specs[system.models.index(name)]
 
 
-def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
+def _complete(config: ServerConfig) -> ServerConfig:
+    """Fill in what is left open and depends on the engine."""
+    starting_s = config.transport.starting_s or _STARTING_S[config.engine]
+    transport = config.transport.model_copy(update={"starting_s": starting_s})
+    config = config.model_copy(update={"transport": transport})
+    if config.engine == "replay":
+        if config.models:
+            raise InputError("models: are those of the profile with the replay engine; leave it out")
+        return config
+    if not config.models:
+        raise InputError("models: the sglang engine needs them, such as 'small: {path: FOLDER}'")
+    from trmodel.runtime.engines.sglang.planning import limits
+    from trmodel.runtime.engines.sglang.vocabulary import check_vocabularies
+
+    check_vocabularies({name: model.path for name, model in config.models.items()})
+    return limits(config)
+
+
+def base_profile(config: ServerConfig) -> LoadedProfile:
+    """Return the profile of a server's file; of one that was not measured yet, a placeholder.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or lacks a model.
+    """
+    if config.engine == "replay":
+        return load_profile(config.profile or DEFAULT_PROFILE)
+    from trmodel.runtime.engines.sglang.planning import machine_profile
+
+    if config.profile is None:
+        return load_profile(machine_profile(config))
     loaded = load_profile(config.profile)
+    if missing := [name for name in config.models if name not in loaded.profile.model_names]:
+        raise InputError(f"{loaded.origin}: has no model {', '.join(missing)}; measure it anew")
+    return loaded
+
+
+def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
+    loaded = base_profile(config)
     system = build_system(
         loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
     )
-    if not system.plain:
-        raise UsageError("routing: one with phases needs a policy that knows them; not served yet")
+    if config.models and (others := sorted(set(system.models) - set(config.models))):
+        raise InputError(f"routing: {', '.join(others)} not among the server's models")
+    if not system.plain and config.policy == "bernoulli":
+        raise UsageError("routing: bernoulli has no phases; name a policy that does")
+    if not system.plain and config.retune.mode != "off":
+        raise UsageError("retune: the probabilities of phases cannot be estimated; mode: off")
     # Each subserver makes its own; what is wrong with it is better said once, here.
-    find_policy(
+    policy = find_policy(
         config.policy,
         config.policy_options,
         _rows(system.transition_probability),
         _rows(system.committed_tokens),
     )
+    if config.engine == "replay" and policy.needs:
+        raise InputError(
+            f"policy: {config.policy} needs {', '.join(sorted(policy.needs))} of every step, which "
+            "the replay engine does not have"
+        )
     return loaded, system
 
 
@@ -99,6 +153,7 @@ def _specs(
     config: ServerConfig, system: RoutedSystem, folder: Path | None
 ) -> tuple[SubserverSpec, ...]:
     front, addresses = _addresses(config, system.models, folder)
+    engines = _engines(config, system)
     return tuple(
         SubserverSpec(
             model=i,
@@ -106,7 +161,7 @@ def _specs(
             front_address=front,
             addresses=addresses,
             incarnation=1,
-            engine={"kind": config.engine, "latency_ms": system.latency_ms[i].tolist()},
+            engine=engines[i],
             policy=config.policy,
             policy_options=dict(config.policy_options),
             transition_probability=_rows(system.transition_probability),
@@ -119,6 +174,19 @@ def _specs(
         )
         for i, name in enumerate(system.models)
     )
+
+
+def _engines(config: ServerConfig, system: RoutedSystem) -> list[dict[str, Any]]:
+    if config.engine == "replay":
+        return [{"kind": "replay", "latency_ms": row.tolist()} for row in system.latency_ms]
+    import msgspec
+
+    from trmodel.runtime.engines.sglang.planning import engine_options
+
+    return [
+        {"kind": "sglang", "requests": config.max_live, **msgspec.structs.asdict(options)}
+        for options in engine_options(config, system.models)
+    ]
 
 
 def _rows(matrix: Any) -> tuple[tuple[float, ...], ...]:
@@ -182,6 +250,7 @@ def first_vectors(config: ServerConfig) -> Vectors:
     InputError, UsageError, InfeasibleError
         As `make_plan`.
     """
+    config = _complete(config)
     return _first_vectors(config, *_system(config))
 
 
@@ -189,6 +258,11 @@ def _first_vectors(config: ServerConfig, loaded: LoadedProfile, system: RoutedSy
     if config.thresholds == "eager":
         return ((1,) * system.M,)
     if config.thresholds == "tune":
+        if config.engine != "replay" and config.profile is None:
+            raise InputError(
+                "profile: thresholds cannot be tuned before steps are measured: 'trmodel profile "
+                "measure --engine sglang --config FILE -o PROFILE'; or serve with thresholds: eager"
+            )
         from trmodel.search import tune_system
 
         return tune_system(system, [config.max_live]).thresholds.vectors

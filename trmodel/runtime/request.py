@@ -29,7 +29,7 @@ class Request:
     prompt
         Length of the prompt.
     anchor
-        How many of the tokens this model's KV holds.
+        How many of the tokens this model's KV may hold; the engine cuts it back to so many.
     handoff
         Number of the last handoff accepted or sent.
     seen
@@ -92,8 +92,12 @@ class StepResult:
     token_ids
         The token sampled for each request.
     tensors
-        What an engine has besides: ``logits``, ``hidden``, on its device.
+        What the policy needs besides: ``logits`` [batch, vocabulary], ``hidden`` [batch, width] and
+        ``embedding`` [batch, width] of the sampled token, on the engine's device.
+    errors
+        By place in the batch: why the engine could not make the step of a request, which ends.
     """
 
     token_ids: list[int]
     tensors: dict[str, Any] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)

@@ -100,43 +100,27 @@ class Scheduler:
             return []
         if message.anchor > (0 if request is None else len(request.token_ids)):
             return [(FRONT, Lost(message.request, message.handoff, self.model))]
-        if request is None:
-            request = Request(
-                id=message.request,
-                token_ids=[],
-                prompt=message.prompt,
-                sampling=message.sampling,
-                handoff=message.handoff,
-                steps=message.steps,
-                seen=[0] * self.M,
-            )
+        if request is None or request.state is State.running:
+            # Rebuilt while a step on it runs: the engine reads the old one yet, whose outcome is
+            # void.
+            request = _anew(message, request)
             self.requests[request.id] = request
+        request.anchor = _agreed(request, message)
         request.token_ids[message.anchor :] = message.token_ids
-        request.anchor = min(request.anchor, len(request.token_ids))
         request.handoff, request.steps = message.handoff, message.steps
         request.seen = list(message.seen)
         request.seen[self.model] = len(request.token_ids)
         try:
             self.policy.receive(message, request)
         except Exception as error:
-            return [self._fail(request, error)]
+            return [self._policy_failed(request, error)]
         if request.state is not State.waiting:
             self._queue(request, now)
         return []
 
     def _queue(self, request: Request, now: float) -> None:
-        if request.state is State.running:
-            # Rebuilt while a step on it runs: that step's outcome is void, its place is not.
-            self._void(request)
         request.state, request.came_at = State.waiting, now
         self._waiting.append(request)
-
-    def _void(self, request: Request) -> None:
-        assert self._running is not None
-        for place, running in enumerate(self._running.requests):
-            if running is request:
-                copy = Request(request.id, [], 0, request.sampling, -1, 0, [0] * self.M)
-                self._running.requests[place] = copy
 
     def _forget(self, number: int) -> None:
         """Drop a request. Only the front end says that it is over: it may be rebuilt here yet."""
@@ -179,19 +163,23 @@ class Scheduler:
         self._running = None
         outgoing: list[Outgoing] = []
         routed = self._route(batch, result)
-        for request, token, destination in zip(
-            batch.requests, result.token_ids, routed, strict=True
+        for place, (request, token, destination) in enumerate(
+            zip(batch.requests, result.token_ids, routed, strict=True)
         ):
             if self.requests.get(request.id) is not request:
                 if request.id not in self.requests:
                     self.released.append(request.id)  # it ended while it ran
+                continue
+            if place in result.errors:
+                outgoing.append(self._fail(request, f"the engine failed: {result.errors[place]}"))
+                self.released.append(request.id)
                 continue
             try:
                 if isinstance(destination, Exception):
                     raise destination
                 outgoing += self._after_step(request, token, destination, now)
             except Exception as error:
-                outgoing.append(self._fail(request, error))
+                outgoing.append(self._policy_failed(request, error))
                 self.released.append(request.id)
         return outgoing
 
@@ -207,12 +195,15 @@ class Scheduler:
             j if 0 <= j < self.M else ValueError(f"there is no model {j}") for j in destinations
         ]
 
-    def _fail(self, request: Request, error: Exception) -> Outgoing:
-        """End a request that the policy cannot handle: the others and the process go on."""
+    def _policy_failed(self, request: Request, error: Exception) -> Outgoing:
         log.error("request %d: the policy failed", request.id, exc_info=error)
-        what = f"error: the policy failed: {type(error).__name__}: {error}"
+        return self._fail(request, f"the policy failed: {type(error).__name__}: {error}")
+
+    def _fail(self, request: Request, why: str) -> Outgoing:
+        """End a request that cannot go on: the others and the process do."""
         request.steps += 1
         self._forget(request.id)
+        what = f"error: {why}"
         return FRONT, Report(request.id, request.handoff, request.steps, (), self.model, what)
 
     def _after_step(
@@ -241,8 +232,7 @@ class Scheduler:
             self._forget(request.id)
             self.released.append(request.id)
         elif destination == self.model:
-            request.state, request.came_at = State.waiting, now
-            self._waiting.append(request)
+            self._queue(request, now)
         else:
             request.state, request.left_at = State.pending, now
             message = self.policy.send(request, self.model, destination)
@@ -280,3 +270,29 @@ def _cut(request: Request, tokens: list[int]) -> str:
             del tokens[place + 1 :]
             return "length"
     return ""
+
+
+def _anew(message: PeerReq, old: Request | None) -> Request:
+    """Make a request that a message tells of, with what is known of it."""
+    return Request(
+        id=message.request,
+        token_ids=[] if old is None else list(old.token_ids),
+        prompt=message.prompt,
+        sampling=message.sampling,
+        handoff=message.handoff,
+        steps=message.steps,
+        seen=[],
+        anchor=0 if old is None else old.anchor,
+    )
+
+
+def _agreed(request: Request, message: PeerReq) -> int:
+    """Return how many of the tokens held are those of a request as it is told now.
+
+    After a rebuild what another model went on with may differ from what was held of it.
+    """
+    told = message.token_ids
+    for place in range(message.anchor, min(request.anchor, message.anchor + len(told))):
+        if request.token_ids[place] != told[place - message.anchor]:
+            return place
+    return min(request.anchor, message.anchor + len(told))

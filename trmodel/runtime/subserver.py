@@ -36,7 +36,7 @@ from trmodel.runtime.messages import (
     UseTable,
 )
 from trmodel.runtime.node import Node
-from trmodel.runtime.policies import find_policy
+from trmodel.runtime.policies import Policy, find_policy
 from trmodel.runtime.request import Batch
 from trmodel.runtime.scheduler import Outgoing, Scheduler
 from trmodel.runtime.spec import SubserverSpec
@@ -67,10 +67,8 @@ class Subserver:
     def __init__(self, spec: SubserverSpec, engine: Engine | None = None) -> None:
         self.spec = spec
         M = len(spec.names)
-        policy = find_policy(
-            spec.policy, spec.policy_options, spec.transition_probability, spec.committed_tokens
-        )
-        self.engine = make_engine(spec) if engine is None else engine
+        policy = make_policy(spec)
+        self.engine = make_engine(spec, policy.needs) if engine is None else engine
         # Eager launching can never deadlock: it holds until the front end sends its table.
         table = TableInForce(((1,) * M,))
         self.scheduler = Scheduler(spec.model, M, policy, table, spec.max_batch, spec.hold_s)
@@ -251,13 +249,25 @@ def _on_this_machine(address: str) -> bool:
     return address.startswith(("ipc://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
 
 
-def make_engine(spec: SubserverSpec) -> Engine:
+def make_policy(spec: SubserverSpec) -> Policy:
+    """Make the policy that a spec names; see `find_policy`."""
+    return find_policy(
+        spec.policy, spec.policy_options, spec.transition_probability, spec.committed_tokens
+    )
+
+
+def make_engine(spec: SubserverSpec, needs: frozenset[str]) -> Engine:
     """Make the engine that a spec names.
+
+    Parameters
+    ----------
+    needs
+        What the policy wants of every step.
 
     Raises
     ------
     InputError
-        If there is none of that kind.
+        If there is none of that kind, or it cannot be made.
     """
     arguments = dict(spec.engine)
     kind = arguments.pop("kind")
@@ -265,7 +275,15 @@ def make_engine(spec: SubserverSpec) -> Engine:
         from trmodel.runtime.engines.replay import ReplayEngine
 
         return ReplayEngine(spec.model, **arguments)
-    raise InputError(f"engine: {kind} is not known; there is replay")
+    if kind == "sglang":
+        from trmodel.runtime.engines.sglang.options import EngineOptions
+        from trmodel.runtime.engines.sglang.start import start_engine
+
+        requests = arguments.pop("requests")
+        return start_engine(
+            spec.model, msgspec.convert(arguments, EngineOptions), requests, needs
+        )
+    raise InputError(f"engine: {kind} is not known; there are replay and sglang")
 
 
 def run_remote(spec: SubserverSpec) -> None:
@@ -273,7 +291,7 @@ def run_remote(spec: SubserverSpec) -> None:
 
     It outlives front ends: whenever one is gone it begins anew, with the same engine.
     """
-    engine = make_engine(spec)
+    engine = make_engine(spec, make_policy(spec).needs)
     stopped = threading.Event()
     server: Subserver | None = None
 

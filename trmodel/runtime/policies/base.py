@@ -23,6 +23,9 @@ from trmodel.runtime.request import Batch, Request, StepResult
 class Policy:
     """The interface, with defaults: every token is committed, a handoff carries nothing extra."""
 
+    needs: frozenset[str] = frozenset()
+    """What `route` wants of every step; see `StepResult.tensors`."""
+
     def route(self, batch: Batch, result: StepResult) -> Sequence[int]:
         """Return the model that goes on with each request of the batch.
 

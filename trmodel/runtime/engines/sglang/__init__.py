@@ -1,0 +1,1 @@
+"""SGLang as the engine: its model runner, batches and cache under our own scheduler."""

@@ -1,0 +1,90 @@
+"""Start an SGLang engine in this process: cores, threads and stand-ins first, then the model."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection
+from typing import Any
+
+from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.options import EngineOptions
+
+log = logging.getLogger(__name__)
+
+SPARE_ROWS = 2
+"""Places for requests that are over but not yet freed."""
+
+
+def start_engine(
+    model: int, options: EngineOptions, requests: int, needs: Collection[str] = ()
+) -> Any:
+    """Load a model and return its `SglangEngine`.
+
+    Parameters
+    ----------
+    model
+        Its place.
+    options
+        What to load and where.
+    requests
+        The most that are live at a time.
+    needs
+        What the policy wants of each step.
+
+    Raises
+    ------
+    InputError
+        If SGLang or the model cannot be loaded.
+    """
+    prepare(options)
+    from trmodel.runtime.engines.sglang.adapter import Runner
+    from trmodel.runtime.engines.sglang.engine import SglangEngine
+    from trmodel.runtime.engines.sglang.ranks import SplitRunner
+
+    kind = SplitRunner if options.tp > 1 else Runner
+    runner = kind(options, requests + SPARE_ROWS, hidden="hidden" in needs)
+    if runner.capacity < (options.kv_tokens or 0):
+        log.warning(
+            "%s: the cache has room for %d tokens, not %d: caches of requests that wait may be "
+            "dropped and read again",
+            options.path,
+            runner.capacity,
+            options.kv_tokens,
+        )
+    return SglangEngine(model, runner, needs)
+
+
+def prepare(options: EngineOptions) -> None:
+    """Set cores, threads and environment, before anything of SGLang is imported.
+
+    Raises
+    ------
+    InputError
+        If the cores cannot be had, or torch is not installed.
+    """
+    if options.cores:
+        try:
+            os.sched_setaffinity(0, options.cores)
+        except OSError as error:
+            raise InputError(f"cores: {list(options.cores)} cannot be had: {error}") from None
+    if options.device == "cpu":
+        from trmodel.runtime.engines.sglang.environment import prepare_cpu
+
+        prepare_cpu()
+        if options.tp > 1:
+            cores = sorted(os.sched_getaffinity(0))
+            each = [str(cores[rank % len(cores)]) for rank in range(options.tp)]
+            os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(each)
+    # SGLang tells of every model family that it cannot import; one that is needed raises.
+    logging.getLogger("sglang").setLevel(logging.ERROR)
+    logging.getLogger("sglang.srt.models.registry").setLevel(logging.CRITICAL)
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f"engine: sglang needs torch and sglang ({error}); install trmodel[sglang], or "
+            "'make sglang-cpu' without a GPU"
+        ) from None
+    if options.device == "cpu":
+        torch.set_num_threads(max(len(options.cores), 1))
