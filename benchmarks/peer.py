@@ -112,10 +112,11 @@ class Dispatcher:
                 counters.extended += read - 1
                 here, kept = model, keep
                 model, keep = next(steps)
-                counters.moved(model, int(kept), away=model != here)
+                tokens -= kept
+                # What ends stays where it is, as the executor counts it.
+                counters.moved(model if tokens else here, int(kept), away=model != here)
                 if kept:
                     ids.append(token)
-                    tokens -= 1
                     hear(1, "" if tokens else "length")
         except Exception as error:
             hear(0, f"error: {type(error).__name__}: {error}")

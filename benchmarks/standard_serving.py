@@ -139,8 +139,13 @@ def without_handoffs(system: RoutedSystem) -> RoutedSystem:
     return replace(system, handoff_ms=np.zeros_like(system.handoff_ms))
 
 
-def peer(config: ServerConfig, load: Load, radix: bool) -> dict[int, dict[str, Any]]:
-    """Measure standard serving with the models and routing decisions of an executor's file."""
+def peer(
+    config: ServerConfig, load: Load, radix: bool, plain: bool = False
+) -> dict[int, dict[str, Any]]:
+    """Measure standard serving with the models and routing decisions of an executor's file.
+
+    ``plain`` leaves it SGLang's own attention on the CPU; see `peer.engine_arguments`.
+    """
     if config.sglang.device == "cpu":
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
 
@@ -154,6 +159,7 @@ def peer(config: ServerConfig, load: Load, radix: bool) -> dict[int, dict[str, A
         # Without evictions: what every reply has, and as much of those that ended.
         "max_total_tokens": 2 * load.N * load.context,
         "max_running_requests": 2 * load.N,
+        **({"attention_backend": "torch_native"} if plain else {}),
         **config.sglang.arguments,
     }
     models = {name: config.models[name].path for name in system.models}
@@ -169,7 +175,9 @@ def apart(measure: Callable[..., dict[int, dict[str, Any]]], *arguments: Any) ->
         return process.submit(measure, *arguments).result()
 
 
-def compare(config: ServerConfig, load: Load, runs: int) -> list[dict[str, Any]]:
+def compare(
+    config: ServerConfig, load: Load, runs: int, plain: bool = False
+) -> list[dict[str, Any]]:
     """Measure all ways in turn, so many times; a row for each run, way and length."""
     rows = []
     for run in range(runs):
@@ -177,9 +185,9 @@ def compare(config: ServerConfig, load: Load, runs: int) -> list[dict[str, Any]]
             if way == "ours":
                 points = apart(ours, config, load)
             else:
-                points = apart(peer, config, load, way != "peer")
+                points = apart(peer, config, load, way != "peer", plain)
             for tokens, point in points.items():
-                rows.append({"run": run, "way": way, "tokens": tokens, **point})
+                rows.append({"run": run, "way": way, **point})
                 low, high = point["throughput_interval_tok_s"]
                 print(
                     f"run {run + 1}, {tokens} tokens, {way}: {point['throughput_tok_s']:.1f} tok/s "
@@ -193,16 +201,16 @@ def compare(config: ServerConfig, load: Load, runs: int) -> list[dict[str, Any]]
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return for each length the throughputs, the ratio to the faster peer, and our share."""
     found = []
-    for tokens in sorted({row["tokens"] for row in rows}):
+    for tokens in sorted({row["reply_tokens"] for row in rows}):
         speeds = {
             way: [
                 row["throughput_tok_s"]
                 for row in rows
-                if (row["tokens"], row["way"]) == (tokens, way)
+                if (row["reply_tokens"], row["way"]) == (tokens, way)
             ]
             for way in WAYS
         }
-        own = [row for row in rows if (row["tokens"], row["way"]) == (tokens, "ours")]
+        own = [row for row in rows if (row["reply_tokens"], row["way"]) == (tokens, "ours")]
         ratios = [our / max(others) for our, *others in zip(*speeds.values(), strict=True)]
         shares = [100.0 * row["throughput_tok_s"] / row["allowed_tok_s"] for row in own]
         found.append(
@@ -277,6 +285,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="of every window")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument(
+        "--plain", action="store_true", help="the peer with SGLang's own attention on the CPU"
+    )
     parser.add_argument("-o", type=Path, help="file of everything measured, JSON")
     given = parser.parse_args()
     about = about_this_machine()
@@ -284,13 +295,17 @@ def main() -> None:
     load = Load(given.N, given.tokens, given.p, given.seconds)
     models = dict(zip(("small", "large"), given.models, strict=True))
     config = executor_config(models, load, given.device, given.dtype)
-    rows = compare(config, load, given.runs)
+    rows = compare(config, load, given.runs, given.plain)
     found = summary(rows)
     for length in found:
         print(shown(length))
     met = all(map(reached, found))
     if given.o:
-        settings = {"server": config.model_dump(mode="json"), "load": asdict(load)}
+        settings = {
+            "server": config.model_dump(mode="json"),
+            "load": asdict(load),
+            "plain": given.plain,
+        }
         document = {"schema": "trmodel/standard-serving", "schema_version": 1, **about, **settings}
         document |= {"lengths": found, "reached": met, "runs": rows}
         given.o.write_text(json.dumps(document, indent=1), encoding="utf-8")
