@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from trmodel.cli.main import main
@@ -100,3 +101,38 @@ def measured_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured
     table = {"models": server.points[0]["models"], "thresholds": [[1, n] for n in range(1, 9)]}
     (tmp_path / "thresholds.json").write_text(json.dumps(table))
     return server
+
+
+POLICY = """
+from trmodel.runtime.policies import ThresholdPolicy
+
+
+class Scored(ThresholdPolicy):
+    pass
+"""
+
+
+class ScoredRuns:
+    """Answers as runs of a server would whose scores are 0.01, 0.02, ..., 1."""
+
+    def __init__(self, config: Any, prompts: Any, reply_tokens: int, seed: int = 0) -> None:
+        self.requests, self.reply_tokens = len(prompts), reply_tokens
+
+    def __call__(self, threshold: float) -> Any:
+        from trmodel.runtime.bench.share import Run
+
+        scores = np.arange(1, 101) / 100.0
+        large = (scores > threshold).mean() * self.reply_tokens
+        tokens = np.array([[self.reply_tokens - large, large]] * self.requests)
+        return Run(tokens.round().astype(int), scores)
+
+
+@pytest.fixture
+def scored_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a server whose policy has a threshold, and runs in place of real ones."""
+    monkeypatch.setattr("trmodel.runtime.bench.share_runs.ServerRuns", ScoredRuns)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "scored.py").write_text(POLICY)
+    settings = "profile: a100-paper\npolicy: scored:Scored\npolicy_options: {threshold: 0.5}\n"
+    (tmp_path / "scored.yaml").write_text(settings)
+    (tmp_path / "prompts.txt").write_text("Why?\nHow?\n")

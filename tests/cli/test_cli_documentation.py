@@ -19,7 +19,7 @@ PROFILE = [
 ]
 MODEL = ["tune", "predict", "best-rule", "simulate", "compare", "pareto", "arrivals"]
 MEASURED = ["bench", "validate"]
-ROUTING = [("routing", name) for name in ("list", "show", "fit")]
+ROUTING = [("routing", name) for name in ("list", "show", "fit", "calibrate")]
 GROUPS = [("profile",), ("profile", "import"), ("routing",)]
 SERVING = [("serve",), ("subserver",)]
 """They go on until they are told to end: tests/runtime runs them."""
@@ -42,7 +42,7 @@ def traces(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def _a_server(measured_server):
+def _a_server(measured_server, scored_server):
     """What there is to measure, and files about it."""
 
 

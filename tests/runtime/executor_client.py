@@ -8,7 +8,7 @@ from trmodel.runtime.messages import Sampling
 from trmodel.runtime.request import Request
 
 SCRIPT = (0, 1, 0, 0, 1, 1, 0)
-"""Which model follows each step; the small one's token is dropped when the large one follows."""
+"""Which model follows each step; the small one's token is dropped when another follows."""
 
 
 def make_config(**changes):
@@ -24,16 +24,16 @@ def make_config(**changes):
     )
 
 
-def faultless(prompt, length, seed):
+def faultless(prompt, length, seed, script=SCRIPT):
     """The output of a request that is served alone, written independently of the scheduler."""
-    engines = [ReplayEngine(i, [0.0]) for i in range(2)]
+    engines = [ReplayEngine(i, [0.0]) for i in range(max(script) + 1)]
     tokens, output, at, step = [65] * prompt, [], 0, 0
     while len(output) < length:
         request = Request(0, tokens + output, prompt, Sampling(seed=seed), 0, 0, [0, 0])
         token = engines[at].token(request)
-        onward = SCRIPT[step % len(SCRIPT)]
+        onward = script[step % len(script)]
         step += 1
-        if not (at == 0 and onward == 1):
+        if not (at == 0 and onward != 0):
             output.append(token)
         at = onward
     return output

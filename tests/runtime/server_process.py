@@ -2,8 +2,10 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import httpx
@@ -19,6 +21,9 @@ SETTINGS = {
     "max_context": 4000,
     "http": {"port": 0, "max_body_bytes": 100_000},
 }
+
+
+BODY = {"model": "trmodel", "prompt": "a", "stream": True}
 
 
 class Server:
@@ -82,3 +87,43 @@ class Server:
                 return
             time.sleep(0.1)
         raise AssertionError(stats)
+
+
+class Stream(threading.Thread):
+    """Reads a stream of text to its end."""
+
+    def __init__(self, server, **changes):
+        super().__init__(daemon=True)
+        self.url, self.body = f"{server.url}/v1/completions", BODY | changes
+        self.lines, self.begun = [], threading.Event()
+        self.start()
+        assert self.begun.wait(10.0)
+
+    def run(self):
+        try:
+            with httpx.stream("POST", self.url, json=self.body, timeout=60.0) as reply:
+                for line in reply.iter_lines():
+                    if line:
+                        self.lines.append(line.removeprefix("data: "))
+                        self.begun.set()
+        except httpx.HTTPError as error:
+            self.lines.append(repr(error))
+        self.begun.set()
+
+    @property
+    def text(self):
+        parts = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return "".join(part["choices"][0]["text"] for part in parts if "choices" in part)
+
+
+def gone(processes, within_s):
+    _, alive = psutil.wait_procs(processes, within_s)
+    return not alive
+
+
+def free_ports(count):
+    made = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in made]
+    for each in made:
+        each.close()
+    return ports

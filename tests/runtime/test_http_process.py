@@ -5,58 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-import zmq
-from server_process import TRMODEL
-from zmq.utils.monitor import recv_monitor_message
-
-BODY = {"model": "trmodel", "prompt": "a", "stream": True}
-
-
-def free_ports(count):
-    made = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in made]
-    for each in made:
-        each.close()
-    return ports
-
-
-class Stream(threading.Thread):
-    """Reads a stream of text to its end."""
-
-    def __init__(self, server, **changes):
-        super().__init__(daemon=True)
-        self.url, self.body = f"{server.url}/v1/completions", BODY | changes
-        self.lines, self.begun = [], threading.Event()
-        self.start()
-        assert self.begun.wait(10.0)
-
-    def run(self):
-        try:
-            with httpx.stream("POST", self.url, json=self.body, timeout=60.0) as reply:
-                for line in reply.iter_lines():
-                    if line:
-                        self.lines.append(line.removeprefix("data: "))
-                        self.begun.set()
-        except httpx.HTTPError as error:
-            self.lines.append(repr(error))
-        self.begun.set()
-
-    @property
-    def text(self):
-        parts = [json.loads(line) for line in self.lines if line.startswith("{")]
-        return "".join(part["choices"][0]["text"] for part in parts if "choices" in part)
-
-
-def gone(processes, within_s):
-    _, alive = psutil.wait_procs(processes, within_s)
-    return not alive
+from server_process import BODY, TRMODEL, Stream, gone
 
 
 def gone_or_zombies(processes, within_s):
@@ -197,125 +152,6 @@ def test_a_port_that_is_taken(servers):
         server = servers().start("--port", str(taken.getsockname()[1]))
         assert server.process.wait(30.0) == 4
     assert "cannot be listened on: Address already in use" in server.log.read_text()
-
-
-def over_tcp(folder, starting_s=30.0):
-    """Settings of a server whose large model is started by hand, with keys."""
-    keys = folder / "keys.json"
-    if not keys.exists():
-        subprocess.run([*TRMODEL, "keys", str(keys)], check=True, stderr=subprocess.DEVNULL)
-        assert keys.stat().st_mode & 0o077 == 0
-    front, small, large = (f"tcp://127.0.0.1:{port}" for port in free_ports(3))
-    return {
-        "front": front,
-        "models": {"Qwen3-0.6B": small, "Qwen3-32B": large},
-        "remote": ["Qwen3-32B"],
-        "keys": str(keys),
-        "starting_s": starting_s,
-    }
-
-
-def test_a_model_that_does_not_answer_is_named(servers, tmp_path):
-    transport = over_tcp(tmp_path, starting_s=4.0)
-    server = servers(transport=transport).start()
-    assert server.process.wait(30.0) == 5
-    lines = [line for line in server.log.read_text().splitlines() if "trmodel: error" in line]
-    large = transport["models"]["Qwen3-32B"]
-    assert lines == [f"trmodel: error: no answer within 4 s from Qwen3-32B at {large}"]
-
-
-@pytest.fixture
-def remote():
-    """Start the large model of a server by hand."""
-    made = []
-
-    def start(server):
-        command = [*TRMODEL, "subserver", "--config", str(server.folder / "server.yaml")]
-        with (server.folder / f"remote-{len(made)}.txt").open("w") as log:
-            made.append(subprocess.Popen([*command, "--model", "Qwen3-32B"], stderr=log))
-        return made[-1]
-
-    yield start
-    for process in made:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def test_a_remote_subserver_outlives_front_ends_and_is_replaced(servers, tmp_path, remote):
-    server = servers(transport=over_tcp(tmp_path))
-    process = remote(server)
-    server.start().ready()
-    calm = Stream(server, max_tokens=60, seed=3)
-    calm.join(20.0)
-    assert calm.lines[-1] == "[DONE]"
-    Stream(server, max_tokens=2000)
-    small = server.models[0]
-    server.signal(signal.SIGKILL)
-    server.process.wait()
-    server.process.stdout.close()
-    assert gone([small], 5.0)
-    server.start().ready()
-    assert server.models[1].pid == process.pid
-    server.wait_until_empty()  # nothing of the former front end's requests is left
-    again = Stream(server, max_tokens=60, seed=3)
-    again.join(20.0)
-    assert again.text == calm.text
-    # Its own death is bridged too: the next one takes over what it had.
-    long = Stream(server, max_tokens=150, seed=3)
-    process.kill()
-    process.wait()
-    other = remote(server)
-    long.join(40.0)
-    assert (len(long.text), long.lines[-1]) == (150, "[DONE]")
-    other.send_signal(signal.SIGTERM)
-    assert other.wait(5.0) == 0
-
-
-def test_who_has_no_keys_is_not_let_in(servers, tmp_path, remote):
-    transport = over_tcp(tmp_path)
-    server = servers(transport=transport)
-    remote(server)
-    server.start().ready()
-    context = zmq.Context()
-    public, secret = zmq.curve_keypair()
-    ours = json.loads((tmp_path / "keys.json").read_text())
-    for keys in (None, (public, secret)):
-        stranger = context.socket(zmq.DEALER)
-        stranger.setsockopt(zmq.LINGER, 0)
-        stranger.setsockopt(zmq.HANDSHAKE_IVL, 500)
-        if keys:
-            stranger.curve_publickey, stranger.curve_secretkey = keys
-            stranger.curve_serverkey = ours["public"].encode()
-        monitor = stranger.get_monitor_socket()
-        stranger.connect(transport["front"])
-        events = set()
-        while monitor.poll(1500):
-            events.add(recv_monitor_message(monitor)["event"])
-            if events & {
-                zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-                zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
-                zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-                zmq.EVENT_DISCONNECTED,
-            }:
-                break
-        assert zmq.EVENT_CONNECTED in events
-        assert zmq.EVENT_HANDSHAKE_SUCCEEDED not in events
-        stranger.disable_monitor()
-        monitor.close()
-        stranger.close()
-    context.destroy(linger=0)
-    stream = Stream(server, max_tokens=10)
-    stream.join(10.0)
-    assert stream.lines[-1] == "[DONE]"
-
-
-def test_a_subserver_that_is_not_remote_is_refused(servers, tmp_path):
-    server = servers(transport=over_tcp(tmp_path))
-    command = [*TRMODEL, "subserver", "--config", str(server.folder / "server.yaml"), "--model"]
-    done = subprocess.run([*command, "Qwen3-0.6B"], capture_output=True, text=True)
-    assert done.returncode == 4
-    assert "not under transport.remote" in done.stderr
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path):

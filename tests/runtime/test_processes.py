@@ -1,12 +1,12 @@
 """A front end and subservers that do not come up, or stall."""
 
 import asyncio
-import socket
 
 import httpx
 import msgspec
 import pytest
 from executor_client import Client, make_config
+from server_process import free_ports
 
 from trmodel.runtime import front as front_module
 from trmodel.runtime.front import Front, Unavailable
@@ -67,11 +67,3 @@ def test_requests_end_when_a_remote_model_stays_away(lost, monkeypatch):
         Client(front, length=5)
     assert health_of(front) == {"status": "starting", "missing": front.missing, "reason": None}
     assert "Qwen3-32B" in front.missing
-
-
-def free_ports(count):
-    made = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in made]
-    for each in made:
-        each.close()
-    return ports

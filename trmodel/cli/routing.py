@@ -1,4 +1,4 @@
-"""``trmodel routing``: list and show routings, and estimate one from a trace."""
+"""``trmodel routing``: list and show routings, estimate one, and calibrate a policy's threshold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import typer
 from trmodel.cli import options
 from trmodel.cli.options import examples
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
+from trmodel.cli.routing_calibrate import calibrate
 
 if TYPE_CHECKING:
     from trmodel.routing import Routing
     from trmodel.routing.fit import RoutingFit
 
 app = typer.Typer(
-    help="List, show and estimate routings: which model a request goes to after a step.",
+    help="List, show, estimate and calibrate routings: which model a request goes to after a step.",
     epilog=examples(
         "trmodel routing list",
         "trmodel routing show glimprouter",
@@ -23,6 +24,11 @@ app = typer.Typer(
     ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(
+    epilog=examples(
+        "trmodel routing calibrate --config scored.yaml --target-share 0.2 -o calibrated.yaml",
+    )
+)(calibrate)
 
 
 @app.command("list", epilog=examples("trmodel routing list", "trmodel routing list --json"))

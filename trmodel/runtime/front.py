@@ -81,7 +81,7 @@ class Front:
         """When they came in, on this process's monotonic clock."""
         self.restarts = [0] * len(plan.names)
         self._restarted_at: list[list[float]] = [[] for _ in plan.names]
-        self._starting_s = config.transport.starting_s or 60.0
+        self.starting_s = config.transport.starting_s or 60.0
         """So long a subserver may take until it is first heard."""
         self._specs: list[SubserverSpec] = list(plan.specs)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -139,7 +139,7 @@ class Front:
 
     def wait_until_ready(self, timeout_s: float | None = None) -> bool:
         """Wait for the models; False if they take too long or cannot be started."""
-        end = time.monotonic() + (timeout_s or self._starting_s)
+        end = time.monotonic() + (timeout_s or self.starting_s)
         while time.monotonic() < end and self.failed is None:
             if self.ready:
                 return True
@@ -262,7 +262,7 @@ class Front:
                     continue
                 process = self._processes[i]
                 heard = link.heard_at is not None and link.heard_at > self._started_at[i]
-                patience = SILENT_S if heard else self._starting_s
+                patience = SILENT_S if heard else self.starting_s
                 silent = self.node.silent_s(i, self._started_at[i]) > patience
                 if process.poll() is None and not silent:
                     continue

@@ -18,7 +18,6 @@ from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
 
-
 DEFAULT_PROFILE = "a100"
 _STARTING_S = {"replay": 60.0, "sglang": 900.0}
 """By engine: so long a subserver may take until it is first heard."""
@@ -92,7 +91,9 @@ def _complete(config: ServerConfig) -> ServerConfig:
     config = config.model_copy(update={"transport": transport})
     if config.engine == "replay":
         if config.models:
-            raise InputError("models: are those of the profile with the replay engine; leave it out")
+            raise InputError(
+                "models: are those of the profile with the replay engine; leave it out"
+            )
         return config
     if not config.models:
         raise InputError("models: the sglang engine needs them, such as 'small: {path: FOLDER}'")
@@ -130,17 +131,12 @@ def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
     )
     if config.models and (others := sorted(set(system.models) - set(config.models))):
         raise InputError(f"routing: {', '.join(others)} not among the server's models")
-    if not system.plain and config.policy == "bernoulli":
-        raise UsageError("routing: bernoulli has no phases; name a policy that does")
     if not system.plain and config.retune.mode != "off":
         raise UsageError("retune: the probabilities of phases cannot be estimated; mode: off")
     # Each subserver makes its own; what is wrong with it is better said once, here.
-    policy = find_policy(
-        config.policy,
-        config.policy_options,
-        _rows(system.transition_probability),
-        _rows(system.committed_tokens),
-    )
+    policy = find_policy(config.policy, config.policy_options, *_routing(system))
+    if not system.plain and policy.takes_routing:
+        raise UsageError(f"routing: {config.policy} has no phases; name a policy that does")
     if config.engine == "replay" and policy.needs:
         raise InputError(
             f"policy: {config.policy} needs {', '.join(sorted(policy.needs))} of every step, which "
@@ -154,6 +150,7 @@ def _specs(
 ) -> tuple[SubserverSpec, ...]:
     front, addresses = _addresses(config, system.models, folder)
     engines = _engines(config, system)
+    transition_probability, committed_tokens = _routing(system)
     return tuple(
         SubserverSpec(
             model=i,
@@ -164,8 +161,8 @@ def _specs(
             engine=engines[i],
             policy=config.policy,
             policy_options=dict(config.policy_options),
-            transition_probability=_rows(system.transition_probability),
-            committed_tokens=_rows(system.committed_tokens),
+            transition_probability=transition_probability,
+            committed_tokens=committed_tokens,
             max_batch=system.max_batch[i],
             hold_s=config.hold_ms / 1000.0,
             keys=config.transport.keys,
@@ -189,8 +186,15 @@ def _engines(config: ServerConfig, system: RoutedSystem) -> list[dict[str, Any]]
     ]
 
 
-def _rows(matrix: Any) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in matrix.tolist())
+def _routing(system: RoutedSystem) -> tuple[tuple[tuple[float, ...], ...], ...]:
+    """Return p and c between models; of a routing in phases, which has none, that all stay."""
+    if not system.plain:
+        stay = tuple(tuple(float(i == j) for j in range(system.M)) for i in range(system.M))
+        return stay, stay
+    return tuple(
+        tuple(map(tuple, matrix.tolist()))
+        for matrix in (system.transition_probability, system.committed_tokens)
+    )
 
 
 def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:

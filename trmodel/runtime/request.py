@@ -92,8 +92,9 @@ class StepResult:
     token_ids
         The token sampled for each request.
     tensors
-        What the policy needs besides: ``logits`` [batch, vocabulary], ``hidden`` [batch, width] and
-        ``embedding`` [batch, width] of the sampled token, on the engine's device.
+        What the policy needs besides, on the engine's device: ``logits`` (b, V), float32, before
+        temperature; ``hidden`` (b, d), the last hidden state, after the final norm; ``embedding``
+        (b, d), the input embedding of the sampled token.
     errors
         By place in the batch: why the engine could not make the step of a request, which ends.
     """

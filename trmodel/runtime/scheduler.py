@@ -147,6 +147,8 @@ class Scheduler:
         taken = [self._waiting.popleft() for _ in range(size)]
         for request in taken:
             request.state = State.running
+            # A token is sampled from what is read: where nothing is new, the last is read again.
+            request.anchor = min(request.anchor, len(request.token_ids) - 1)
         self._running = Batch(self.model, taken, now, [now - r.came_at for r in taken])
         return self._running
 
@@ -186,7 +188,10 @@ class Scheduler:
     def _route(self, batch: Batch, result: StepResult) -> Sequence[int | Exception]:
         """Ask the policy where each request goes; what it raises comes in their place."""
         try:
-            destinations = [int(destination) for destination in self.policy.route(batch, result)]
+            routed = self.policy.route(batch, result)
+            if hasattr(routed, "tolist"):  # of a tensor: one copy from its device, not one for each
+                routed = routed.tolist()
+            destinations = [int(destination) for destination in routed]
             if len(destinations) != len(batch):
                 raise ValueError(f"{len(destinations)} destinations for {len(batch)} requests")
         except Exception as error:

@@ -44,13 +44,16 @@ from trmodel.runtime.table import TableInForce
 
 log = logging.getLogger(__name__)
 
-FRONT_SILENT_S = 4.0
-"""When nothing was heard of the front end for so long, it is gone."""
+FRONT_SILENT_S = 3.5
+"""When nothing was heard of the front end for so long, it is gone.
+
+All of its requests must be freed within 5 s: the rest is for the running step to end.
+"""
 COUNT_EVERY_S = 0.5
 SWITCH_S = 0.0005
 """The engine's thread must get the interpreter as soon as its step is over."""
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
-_CHECK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.1
 
 
 class Subserver:
@@ -280,9 +283,7 @@ def make_engine(spec: SubserverSpec, needs: frozenset[str]) -> Engine:
         from trmodel.runtime.engines.sglang.start import start_engine
 
         requests = arguments.pop("requests")
-        return start_engine(
-            spec.model, msgspec.convert(arguments, EngineOptions), requests, needs
-        )
+        return start_engine(spec.model, msgspec.convert(arguments, EngineOptions), requests, needs)
     raise InputError(f"engine: {kind} is not known; there are replay and sglang")
 
 

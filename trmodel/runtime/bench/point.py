@@ -238,6 +238,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
                 "transitions": span["transitions"],
                 "committed": span["committed"],
                 "extended_tokens": span["extended"],
+                "mean_context_tokens": span["context"] / requests if requests else None,
                 "resent": span["resent"],
                 "held_up_percent": 100.0 * _held_up_s(span) / span["now_s"],
             }

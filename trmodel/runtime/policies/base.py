@@ -14,22 +14,39 @@ entry point of the group ``trmodel.policies``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from trmodel.runtime.messages import Kind, PeerReq
 from trmodel.runtime.request import Batch, Request, StepResult
 
 
 class Policy:
-    """The interface, with defaults: every token is committed, a handoff carries nothing extra."""
+    """The interface, with defaults: every token is committed, a handoff carries nothing extra.
+
+    Attributes
+    ----------
+    needs
+        What it reads of a step besides the tokens, out of ``logits``, ``hidden``, ``embedding``;
+        see `trmodel.runtime.request.StepResult`.
+    models
+        How many models it goes between; None if any number will do.
+    takes_routing
+        Whether it is made with ``transition_probability`` and ``committed_tokens`` of the server's
+        routing, besides its own options.
+    default_routing
+        The preset that describes it until its own routing has been measured.
+    """
 
     needs: frozenset[str] = frozenset()
-    """What `route` wants of every step; see `StepResult.tensors`."""
+    models: int | None = None
+    takes_routing: bool = False
+    default_routing: str | None = None
 
-    def route(self, batch: Batch, result: StepResult) -> Sequence[int]:
+    def route(self, batch: Batch, result: StepResult) -> Any:
         """Return the model that goes on with each request of the batch.
 
-        With two models booleans will do: True is the second.
+        A sequence, or a tensor on the engine's device. With two models booleans will do: True is
+        the second.
         """
         raise NotImplementedError
 

@@ -24,6 +24,8 @@ class Bernoulli(Policy):
         p_ij and c_ij; a step's one token is committed where c_ij is at least 1.
     """
 
+    takes_routing = True
+
     def __init__(
         self,
         transition_probability: Sequence[Sequence[float]],

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any
 
 from trmodel.errors import InputError
 from trmodel.runtime.policies.base import Policy
-from trmodel.runtime.policies.bernoulli import Bernoulli
-from trmodel.runtime.policies.scripted import Scripted
 
 GROUP = "trmodel.policies"
+BUILT_IN = {
+    "bernoulli": "bernoulli:Bernoulli",
+    "citer": "citer:Citer",
+    "co-llm": "co_llm:CoLLM",
+    "ensemble": "ensemble:Ensemble",
+    "glimprouter": "glimprouter:GlimpRouter",
+    "r-stitch": "r_stitch:RStitch",
+    "r2r": "r2r:R2R",
+    "recording": "recording:Recording",
+    "request-level": "request_level:RequestLevel",
+    "scripted": "scripted:Scripted",
+}
+"""By name, the module of this package and the class."""
+_TENSORS = ("torch", "safetensors")
 
 
 def find_policy(
@@ -26,34 +39,50 @@ def find_policy(
     Parameters
     ----------
     name
-        ``bernoulli``, ``scripted``, an entry point of the group ``trmodel.policies``, or
+        One of `BUILT_IN`, an entry point of the group ``trmodel.policies``, or
         ``package.module:Class``.
     options
         Keyword arguments of the policy's own.
     transition_probability, committed_tokens
-        Of the server's routing, for ``bernoulli``.
+        Of the server's routing, for policies that take it.
 
     Raises
     ------
     InputError
-        If there is none of that name, or it cannot be made.
+        If there is none of that name, it cannot be made, or is for another number of models.
     """
-    if name == "bernoulli":
-        if options:
-            raise InputError(f"policy_options: bernoulli takes none, got {', '.join(options)}")
-        return Bernoulli(transition_probability, committed_tokens)
-    cls: Any = Scripted if name == "scripted" else _load(name)
+    if name == "bernoulli" and options:
+        raise InputError(f"policy_options: bernoulli takes none, got {', '.join(options)}")
+    cls: Any = _load(name)
+    missing = [package for package in _TENSORS if find_spec(package) is None]
+    if missing and getattr(cls, "needs", None):
+        raise InputError(
+            f"policy: {name} needs {' and '.join(missing)}, not installed; "
+            "pip install 'trmodel[sglang]'"
+        )
+    given = dict(options)
+    if getattr(cls, "takes_routing", False):
+        given |= {
+            "transition_probability": transition_probability,
+            "committed_tokens": committed_tokens,
+        }
     try:
-        policy = cls(**options)
+        policy = cls(**given)
     except Exception as error:
         raise InputError(f"policy: {name} cannot be made: {error}") from error
     if not isinstance(policy, Policy):
         raise InputError(f"policy: {name} is not a trmodel.runtime.policies.Policy")
+    M = len(transition_probability)
+    if policy.models not in (None, M):
+        raise InputError(f"policy: {name} goes between {policy.models} models, the server has {M}")
     return policy
 
 
 def _load(name: str) -> Any:
     try:
+        if name in BUILT_IN:
+            module, _, attribute = BUILT_IN[name].partition(":")
+            return getattr(import_module(f"trmodel.runtime.policies.{module}"), attribute)
         for entry in entry_points(group=GROUP, name=name):
             return entry.load()
         module, _, attribute = name.partition(":")
@@ -62,6 +91,6 @@ def _load(name: str) -> Any:
     except Exception as error:
         raise InputError(f"policy: {name} cannot be loaded: {error}") from error
     raise InputError(
-        f"policy: {name} is none of bernoulli, scripted, an entry point of {GROUP}, or "
+        f"policy: {name} is none of {', '.join(BUILT_IN)}, an entry point of {GROUP}, or "
         "package.module:Class"
     )

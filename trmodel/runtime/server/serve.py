@@ -108,7 +108,7 @@ def _controller(front: Front) -> Controller | None:
 
 
 async def _until_ready(front: Front, stop: asyncio.Event) -> None:
-    starting_s = front.plan.config.transport.starting_s
+    starting_s = front.starting_s
     end = time.monotonic() + starting_s
     while not (front.ready or stop.is_set()):
         if front.failed:

@@ -85,7 +85,7 @@ class SglangEngine:
     def _one_by_one(self, requests: Sequence[Request]) -> StepResult:
         torch = self.runner.torch
         errors: dict[int, str] = {}
-        passes = []
+        passes: list[Pass | None] = []
         for place, request in enumerate(requests):
             self.release(request.id)
             try:
@@ -123,13 +123,24 @@ class SglangEngine:
         )
         return [self.runner.forward(helds, unseen)]
 
+    def occupy(self, requests: Sequence[Request]) -> None:
+        """Hold exactly what requests may hold, up to their anchors, without reading any.
+
+        For timing steps at a context that nobody has to read first.
+        """
+        for request in requests:
+            held = self._take(request)
+            if missing := request.token_ids[len(held) : request.anchor]:
+                self._make_room(len(missing), not len(held), {one.id for one in requests})
+                self.runner.occupy([held], [missing])
+
     def _take(self, request: Request) -> Held:
-        """Return what is held of a request: all of it agrees, and something is left to be read."""
+        """Return what is held of a request, as far as it agrees with the request's tokens."""
         held = self._held.get(request.id)
         if held is None:
             held = self._held[request.id] = self.runner.new(str(request.id))
         self._held.move_to_end(request.id)
-        self.runner.cut(held, min(len(held), request.anchor, len(request.token_ids) - 1))
+        self.runner.cut(held, request.anchor)
         if len(held):
             assert held.token_ids[-1] == request.token_ids[len(held) - 1], "a stale cache"
         return held

@@ -72,10 +72,8 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.device == "cpu" or not self.cuda_graphs:
             found["disable_cuda_graph"] = True
         else:
-            found["cuda_graph_config"] = {
-                "decode": {"bs": sizes(self.max_batch)},
-                "prefill": {"bs": sizes(self.extend_tokens)},
-            }
+            found["cuda_graph_bs_decode"] = sizes(self.max_batch)
+            found["cuda_graph_bs_prefill"] = sizes(self.extend_tokens)
         return found | self.arguments
 
 

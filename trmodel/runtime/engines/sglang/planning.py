@@ -118,9 +118,7 @@ def limits(config: ServerConfig) -> ServerConfig:
             tokens = min(config.max_live * context, _CPU_TOKENS)
     if tokens < 2:
         raise InfeasibleError("the models' caches have no room left for a request")
-    return config.model_copy(
-        update={"max_context": min(context, tokens), "kv_tokens": tokens}
-    )
+    return config.model_copy(update={"max_context": min(context, tokens), "kv_tokens": tokens})
 
 
 def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOptions]:

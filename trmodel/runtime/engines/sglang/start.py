@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trmodel.errors import InputError
 from trmodel.runtime.engines.sglang.options import EngineOptions
+
+if TYPE_CHECKING:
+    from trmodel.runtime.engines.sglang.engine import SglangEngine
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +21,7 @@ SPARE_ROWS = 2
 
 def start_engine(
     model: int, options: EngineOptions, requests: int, needs: Collection[str] = ()
-) -> Any:
+) -> SglangEngine:
     """Load a model and return its `SglangEngine`.
 
     Parameters

@@ -1,0 +1,159 @@
+"""A server with real models, worked out without loading any: what each engine is told."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from trmodel.errors import InfeasibleError, InputError, UsageError
+from trmodel.profile import load_profile
+from trmodel.runtime.config import ServerConfig
+from trmodel.runtime.engines.sglang import planning
+from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.plan import base_profile, first_vectors, make_plan
+
+SHAPE = {
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "hidden_size": 512,
+    "max_position_embeddings": 2048,
+    "dtype": "bfloat16",
+}
+MIB = 2**20
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Folders of two models, whose vocabularies are taken to agree."""
+    monkeypatch.setattr(
+        "trmodel.runtime.engines.sglang.vocabulary.check_vocabularies", lambda paths: None
+    )
+    for name, mib in (("small", 1), ("large", 9)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(SHAPE))
+        with open(folder / "model.safetensors", "wb") as file:
+            file.truncate(mib * MIB)
+    return tmp_path
+
+
+def settings(folders, **more):
+    return ServerConfig.model_validate(
+        {
+            "engine": "sglang",
+            "models": {name: {"path": str(folders / name)} for name in ("small", "large")},
+            "sglang": {"device": "cpu"},
+            "thresholds": "eager",
+            **more,
+        }
+    )
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """A machine with two GPUs, by its nvidia-smi."""
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'NVIDIA A100, 100'\necho 'NVIDIA A100, 100'\n")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_folder_tells_its_sizes(folders):
+    folder = ModelFolder(str(folders / "large"))
+    assert folder.weight_bytes == 9 * MIB
+    assert folder.max_context == 2048
+    assert folder.kv_bytes_per_token("auto") == 2 * 4 * 2 * 64 * 2
+    assert folder.kv_bytes_per_token("float32") == 2 * folder.kv_bytes_per_token("bfloat16")
+
+
+def test_a_folder_that_is_none_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"no config\.json"):
+        _ = ModelFolder(str(tmp_path)).max_context
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="max_position_embeddings must be a whole number"):
+        _ = ModelFolder(str(tmp_path)).max_context
+
+
+def test_engines_are_told_in_the_order_of_the_routing(folders):
+    plan = make_plan(settings(folders, max_live=6, sglang={"device": "cpu", "dtype": "float32"}))
+    assert plan.names == ("small", "large")
+    small, large = (spec.engine for spec in plan.specs)
+    assert small["path"].endswith("small")
+    assert large["path"].endswith("large")
+    assert small["kind"] == "sglang"
+    assert small["requests"] == 6
+    assert small["max_context"] == plan.config.max_context == 2048
+    assert small["kv_tokens"] == plan.config.kv_tokens == 6 * 2048
+
+
+def test_models_of_one_gpu_share_its_memory(folders, gpus):
+    config = settings(folders, sglang={"device": "cuda", "workspace_fraction": 0.1})
+    plan = make_plan(config)
+    per_token = 2 * ModelFolder(str(folders / "small")).kv_bytes_per_token("auto")
+    assert plan.config.kv_tokens == (100 * MIB - int(0.1 * 100 * MIB) - 10 * MIB) // per_token
+    assert {spec.engine["kv_tokens"] for spec in plan.specs} == {plan.config.kv_tokens}
+
+
+def test_models_on_gpus_of_their_own_hold_what_the_tighter_one_has_room_for(folders, gpus):
+    models = {
+        "small": {"path": str(folders / "small")},
+        "large": {"path": str(folders / "large"), "gpu": 1},
+    }
+    plan = make_plan(settings(folders, models=models, sglang={"device": "cuda"}))
+    per_token = ModelFolder(str(folders / "large")).kv_bytes_per_token("auto")
+    assert plan.config.kv_tokens == (100 * MIB - int(0.12 * 100 * MIB) - 9 * MIB) // per_token
+    assert [spec.engine["gpu"] for spec in plan.specs] == [0, 1]
+
+
+def test_weights_that_do_not_fit_are_told(folders, gpus):
+    config = settings(folders, sglang={"device": "cuda", "workspace_fraction": 0.95})
+    with pytest.raises(InfeasibleError, match="GPU 0"):
+        make_plan(config)
+
+
+def test_a_gpu_that_is_not_there_is_told(folders, gpus):
+    models = {name: {"path": str(folders / name), "gpu": 2} for name in ("small", "large")}
+    with pytest.raises(InputError, match="3 GPUs are named, the machine has 2"):
+        make_plan(settings(folders, models=models, sglang={"device": "cuda"}))
+
+
+def test_a_machine_without_gpus_is_told(folders, monkeypatch):
+    monkeypatch.setenv("PATH", str(folders))
+    with pytest.raises(InputError, match="device: cpu"):
+        make_plan(settings(folders, sglang={"device": "cuda"}))
+
+
+def test_before_a_profile_is_measured_there_is_nothing_to_tune_by(folders):
+    with pytest.raises(InputError, match="profile measure"):
+        make_plan(settings(folders, thresholds="tune"))
+    assert first_vectors(settings(folders)) == ((1, 1),)
+
+
+def test_a_profile_must_have_the_models(folders):
+    config = settings(folders, profile="a100-paper")
+    with pytest.raises(InputError, match="has no model small, large"):
+        base_profile(config)
+
+
+def test_a_measured_profile_is_what_thresholds_are_tuned_by(folders, tmp_path):
+    measured = planning.machine_profile(settings(folders))
+    path = tmp_path / "measured.json"
+    path.write_text(measured.model_dump_json(by_alias=True))
+    plan = make_plan(settings(folders, profile=str(path), thresholds="tune", max_live=3))
+    assert len(plan.vectors) == 3
+    assert plan.loaded.profile.name == load_profile(str(path)).profile.name
+
+
+def test_models_are_for_the_sglang_engine_alone(folders):
+    with pytest.raises(InputError, match="models: are those of the profile"):
+        make_plan(settings(folders).model_copy(update={"engine": "replay"}))
+    with pytest.raises(InputError, match="the sglang engine needs them"):
+        make_plan(settings(folders).model_copy(update={"models": {}}))
+
+
+def test_phases_need_a_policy_that_knows_them(folders):
+    with pytest.raises(UsageError, match="name a policy that does"):
+        make_plan(settings(folders, routing="glimprouter"))
