@@ -17,14 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,6 +33,7 @@ from trmodel.markov import predict_chain
 from trmodel.runtime.bench.loop import asked_in_steady_state
 from trmodel.runtime.bench.point import measure_point
 from trmodel.runtime.bench.running import running
+from trmodel.runtime.bench.steps import machine, software
 from trmodel.runtime.bench.target import InProcess, Target
 from trmodel.runtime.bench.validate import realised, with_own_latencies
 from trmodel.runtime.config import ServerConfig
@@ -105,14 +103,20 @@ def executor_config(
             "max_live": load.N,
             "max_tokens": load.context,
             "max_context": load.context,
+            "kv_tokens": load.N * load.context,
         }
     )
 
 
-def ours(config: ServerConfig, load: Load) -> dict[int, dict[str, Any]]:
-    """Measure the executor: eagerly, and at what is tuned from the steps that it then takes."""
+def each_of_ours(config: ServerConfig, load: Load) -> Iterator[dict[str, Any]]:
+    """Measure the executor: eagerly, and at what is tuned from the steps that it then takes.
+
+    Yields
+    ------
+    dict
+        For each length the point at the tuned thresholds.
+    """
     system = make_plan(config).system
-    found = {}
     with running(config) as target:
         if isinstance(target, InProcess):
             target.temperature = 0.0
@@ -121,11 +125,10 @@ def ours(config: ServerConfig, load: Load) -> dict[int, dict[str, Any]]:
             allowed = without_handoffs(with_own_latencies(system, eager))
             B = tune_system(allowed, [load.N]).thresholds.vectors[load.N - 1]
             point = eager if set(B) == {1} else load.measure(target, B, tokens)
-            found[tokens] = point | {
+            yield point | {
                 "eager_tok_s": eager["throughput_tok_s"],
                 "allowed_tok_s": allowed_tok_s(system, point),
             }
-    return found
 
 
 def allowed_tok_s(system: RoutedSystem, point: Mapping[str, Any]) -> float:
@@ -139,12 +142,17 @@ def without_handoffs(system: RoutedSystem) -> RoutedSystem:
     return replace(system, handoff_ms=np.zeros_like(system.handoff_ms))
 
 
-def peer(
+def each_of_peer(
     config: ServerConfig, load: Load, radix: bool, plain: bool = False
-) -> dict[int, dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """Measure standard serving with the models and routing decisions of an executor's file.
 
     ``plain`` leaves it SGLang's own attention on the CPU; see `peer.engine_arguments`.
+
+    Yields
+    ------
+    dict
+        A point for each length.
     """
     if config.sglang.device == "cpu":
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
@@ -166,10 +174,21 @@ def peer(
     cores = [config.models[name].cores for name in system.models]
     steps = steps_of(policy, system.entry_model)
     with standard_serving(models, steps, options, radix=radix, cores=cores) as target:
-        return {tokens: load.measure(target, (1,) * system.M, tokens) for tokens in load.tokens}
+        for tokens in load.tokens:
+            yield load.measure(target, (1,) * system.M, tokens)
 
 
-def apart(measure: Callable[..., dict[int, dict[str, Any]]], *arguments: Any) -> Any:
+def ours(*arguments: Any) -> list[dict[str, Any]]:
+    """Return all of `each_of_ours`."""
+    return list(each_of_ours(*arguments))
+
+
+def peer(*arguments: Any) -> list[dict[str, Any]]:
+    """Return all of `each_of_peer`."""
+    return list(each_of_peer(*arguments))
+
+
+def apart(measure: Callable[..., list[dict[str, Any]]], *arguments: Any) -> list[dict[str, Any]]:
     """Measure in a process of its own, with nothing left of what was measured before."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
@@ -186,12 +205,13 @@ def compare(
                 points = apart(ours, config, load)
             else:
                 points = apart(peer, config, load, way != "peer", plain)
-            for tokens, point in points.items():
+            for point in points:
                 rows.append({"run": run, "way": way, **point})
                 low, high = point["throughput_interval_tok_s"]
                 print(
-                    f"run {run + 1}, {tokens} tokens, {way}: {point['throughput_tok_s']:.1f} tok/s "
-                    f"[{low:.1f}, {high:.1f}], load average {point['load_average'][1]:.1f}",
+                    f"run {run + 1}, {point['reply_tokens']} tokens, {way}: "
+                    f"{point['throughput_tok_s']:.1f} tok/s [{low:.1f}, {high:.1f}], "
+                    f"load average {point['load_average'][1]:.1f}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -258,13 +278,9 @@ def shown(length: Mapping[str, Any]) -> str:
 
 def about_this_machine() -> dict[str, Any]:
     """Return what the figures depend on besides the code."""
-    software = {"python": platform.python_version()}
-    for package in ("trmodel", "sglang", "torch"):
-        with suppress(ImportError):
-            software[package] = version(package)
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.release()}",
-        "software": software,
+        "machine": f"{os.cpu_count()} cores; {machine()}",
+        "software": software(),
         "load_average": os.getloadavg()[0],
     }
 
