@@ -264,7 +264,7 @@ def main() -> None:
         load = Load(8, given.tokens, seconds=2.0 * given.seconds, warm_up=2.0)
         config = executor_config(
             dict(zip(("small", "large"), paths, strict=True)),
-            replace(load, N=max(given.N)),
+            replace(load, N=max(load.N, *given.N)),
             given.device,
             "float32" if given.device == "cpu" else "bfloat16",
             {"load_format": "dummy"} if given.shape else None,
