@@ -32,7 +32,7 @@ install-check: ## install the package as a user would, elsewhere, and tune with 
 sglang-cpu: .venv-sglang/installed ## install SGLang for the CPU into .venv-sglang
 
 test-sglang: .venv-sglang/installed ## run the tests that need SGLang, on the CPU
-	$(SGLANG)/python -m pytest tests_sglang -n 2 --dist loadgroup
+	$(SGLANG)/python -m pytest tests_sglang -n 2 --dist loadfile -o tmp_path_retention_count=1
 
 clean: ## remove what was made here
 	rm -rf .venv .venv-sglang build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

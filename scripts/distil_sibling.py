@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Teach a small model to write as a large one with the same tokens does, for some minutes on a CPU.
 
-    .venv-sglang/bin/python scripts/distil_sibling.py models/small models/large --steps 150
+    .venv-sglang/bin/python scripts/distil_sibling.py models/small models/large --steps 100
 
 The large model answers some questions, and the small one, which is overwritten, learns the
 probabilities of every token of the answers: it minimises the Kullback-Leibler divergence from the
@@ -12,6 +12,7 @@ and after. Enough for the two to agree on easy tokens, not for a good model.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -44,12 +45,19 @@ class Answers:
     mask: torch.Tensor
     prompt: int
 
+    def said_by(self, model: PreTrainedModel) -> torch.Tensor:
+        """Return a model's log-probabilities at every token of the answers, [tokens, V]."""
+        logits = model(self.ids, attention_mask=self.mask).logits
+        return logits[:, self.prompt - 1 : -1].log_softmax(-1).flatten(0, 1)
 
-def answers(model: PreTrainedModel, folder: Path, tokens: int) -> list[Answers]:
-    """Let a model answer, with so many tokens each."""
+
+@torch.no_grad()
+def answer(
+    model: PreTrainedModel, folder: Path, tokens: int
+) -> Iterator[tuple[Answers, torch.Tensor]]:
+    """Let a model answer in so many tokens; yield batches, each with the model's probabilities."""
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     asked = [[{"role": "user", "content": f"{how} {what}."}] for what, how in product(ABOUT, ASKED)]
-    batches = []
     for at in track(range(0, len(asked), BATCH), description="the large model answers"):
         prompts = tokenizer.apply_chat_template(
             asked[at : at + BATCH],
@@ -64,39 +72,32 @@ def answers(model: PreTrainedModel, folder: Path, tokens: int) -> list[Answers]:
         length = prompts["input_ids"].shape[1]
         mask = torch.ones_like(ids)
         mask[:, :length] = prompts["attention_mask"]
-        batches.append(Answers(ids, mask, length))
-    return batches
+        answers = Answers(ids, mask, length)
+        yield answers, answers.said_by(model)
 
 
-def divergence(small: PreTrainedModel, large: PreTrainedModel, batch: Answers) -> torch.Tensor:
-    """Return the divergence of the small model from the large one, in nats a token."""
-
-    def said(model: PreTrainedModel) -> torch.Tensor:
-        logits = model(batch.ids, attention_mask=batch.mask).logits[:, batch.prompt - 1 : -1]
-        return logits.log_softmax(-1).flatten(0, 1)
-
-    with torch.no_grad():
-        aim = said(large)
-    return kl_div(said(small), aim, reduction="batchmean", log_target=True)
+def divergence(small: PreTrainedModel, answers: Answers, aim: torch.Tensor) -> torch.Tensor:
+    """Return how far a model's probabilities are from those aimed at, in nats a token."""
+    return kl_div(answers.said_by(small), aim, reduction="batchmean", log_target=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("small", type=Path, help="folder; its weights are replaced")
     parser.add_argument("large", type=Path, help="folder")
-    parser.add_argument("--steps", type=int, default=150, help="batches to learn from")
-    parser.add_argument("--tokens", type=int, default=48, help="length of an answer")
+    parser.add_argument("--steps", type=int, default=100, help="batches to learn from")
+    parser.add_argument("--tokens", type=int, default=32, help="length of an answer")
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate")
     options = parser.parse_args()
     torch.manual_seed(0)
     large = AutoModelForCausalLM.from_pretrained(options.large, dtype=torch.float32).eval()
     small = AutoModelForCausalLM.from_pretrained(options.small, dtype=torch.float32)
-    *learnt, unseen = answers(large, options.large, options.tokens)
+    *learnt, unseen = answer(large, options.large, options.tokens)
 
     def loss() -> float:
         small.eval()
         with torch.no_grad():
-            return divergence(small, large, unseen).item()
+            return divergence(small, *unseen).item()
 
     before = loss()
     small.train()
@@ -104,7 +105,7 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.rate, options.steps)
     for step in track(range(options.steps), description="the small model learns"):
         optimizer.zero_grad()
-        divergence(small, large, learnt[step % len(learnt)]).backward()
+        divergence(small, *learnt[step % len(learnt)]).backward()
         torch.nn.utils.clip_grad_norm_(small.parameters(), 1.0)
         optimizer.step()
         schedule.step()

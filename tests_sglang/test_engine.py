@@ -17,7 +17,6 @@ from trmodel.runtime.request import Batch, Request
 
 KV_TOKENS, REQUESTS, VOCABULARY = 256, 6, 1024
 CLOSE = 1e-3
-pytestmark = pytest.mark.xdist_group("engine")
 
 
 @pytest.fixture(scope="module")

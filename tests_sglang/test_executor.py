@@ -21,7 +21,6 @@ from trmodel.runtime.messages import Sampling
 from trmodel.runtime.plan import make_plan
 
 CLOSE = 1e-3
-pytestmark = pytest.mark.xdist_group("executor")
 
 
 def config_of(paths, **settings):

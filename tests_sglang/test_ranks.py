@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -16,7 +15,6 @@ STEPS = [
 ]
 
 
-@pytest.mark.xdist_group("executor")
 def test_two_ranks_equal_a_pass_from_scratch(models):
     script = Path(__file__).parent / "split_in_two.py"
     done = subprocess.run(

@@ -10,11 +10,13 @@ from calm import as_predicted, held_up, measure_calmly
 from trmodel.errors import InfeasibleError, InputError, TrmodelError
 from trmodel.launch import is_live
 from trmodel.profile import build_system, load_profile
+from trmodel.routing import load_routing
+from trmodel.runtime.bench.loop import PROMPT
 from trmodel.runtime.bench.point import difference, measure_point, vectors_up_to
 from trmodel.runtime.bench.results import append_point, read_points
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
-from trmodel.runtime.bench.validate import validate
+from trmodel.runtime.bench.validate import realised, run_context, validate
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.counters import Counters, quantile_s, summary
 from trmodel.runtime.messages import Sampling
@@ -117,6 +119,37 @@ def test_the_measured_profile_tunes(measured):
     assert system.handoffs_ms.max() > 0.0
     with pytest.raises(InputError, match="not in the profile"):
         steps.profile(load_profile("a100-ensemble").profile, "own", "test", None)
+
+
+def test_points_say_their_context_and_are_predicted_at_it(measured):
+    point = measured[1][0]
+    tokens = run_context(point)
+    made = point["committed_tok_s"] * (point["warm_up_s"] + point["seconds"]) / point["N"]
+    assert len(PROMPT) < tokens < len(PROMPT) + 1.2 * made
+    a100 = load_profile("a100")
+    found, same, longer = (
+        validate([point], a100, p=0.35, method="chain", context=context).points[0].predicted_tok_s
+        for context in ("run", tokens, 8192)
+    )
+    assert found == same > longer
+    silent = point | {
+        "per_model": [
+            {key: value for key, value in model.items() if key != "mean_context_tokens"}
+            for model in point["per_model"]
+        ]
+    }
+    with pytest.raises(InputError, match="which context"):
+        validate([silent], a100, context="run")
+
+
+def test_frequencies_of_a_run_are_those_of_a_routing_without_phases(measured):
+    point = measured[1][0]
+    routing = realised(load_routing("r2r"), point)
+    went = np.array(point["per_model"][0]["transitions"])
+    assert routing.transition_probability[0] == pytest.approx(went / went.sum())
+    assert routing.committed_tokens == ((1.0, 0.0), (1.0, 0.0))
+    phased = load_routing("glimprouter")
+    assert realised(phased, point) is phased
 
 
 def test_every_size_is_run_for_every_model():

@@ -11,6 +11,7 @@ from trmodel.cli import options
 from trmodel.cli.output import DOCUMENT_FORMATS, Grid, View, output
 from trmodel.cli.plots import check_plot, save
 from trmodel.cli.progress import progress_bar
+from trmodel.cli.ranges import context_of
 from trmodel.cli.serving import require_extra
 from trmodel.launch import shown_vector
 
@@ -31,6 +32,16 @@ def validate(
     profile: options.ProfileOption = "a100",
     routing: options.RoutingOption = None,
     p: options.POption = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="TOKENS|run",
+            help="Context of every request; 'run' for the mean that each run had. Default: the "
+            "profile's.",
+            rich_help_panel=options.SYSTEM,
+        ),
+    ] = None,
     method: Annotated[
         Method,
         typer.Option(
@@ -65,6 +76,7 @@ def validate(
             loaded,
             routing=routing,
             p=p,
+            context="run" if context == "run" else context_of(context),
             method=method.value,
             progress=progress,
         )

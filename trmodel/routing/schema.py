@@ -249,6 +249,28 @@ class Routing(Document):
             f"order to {', '.join(available[i] for i in order)}",
         )
 
+    def under_names_of(self, profile_models: Sequence[str]) -> Routing:
+        """Return the routing with the names that a profile has for its models; see `bind`.
+
+        Raises
+        ------
+        InputError
+            If it cannot be applied to them.
+        """
+        names = [profile_models[i] for i in self.bind(profile_models).order]
+        renamed = dict(zip(self.models, names, strict=True))
+        data = self.model_dump(by_alias=True)
+        places = {} if self.phases else renamed
+        return Routing.model_validate(
+            data
+            | {
+                "models": names,
+                "phases": [phase | {"model": renamed[phase["model"]]} for phase in data["phases"]],
+                "entry": places.get(self.entry or "", self.entry),
+                "restart": places.get(self.restart or "", self.restart),
+            }
+        )
+
 
 def _places(info: ValidationInfo) -> tuple[str, list[str] | None]:
     """Say what rows and columns stand for, and the names of these if they are known."""

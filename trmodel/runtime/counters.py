@@ -44,6 +44,8 @@ class Counters:
         """Request-seconds from the end of a step to the handing on."""
         self.extended = 0
         """Tokens read beyond one for each request."""
+        self.context = 0
+        """Tokens that requests had when a step on them began, summed over request-steps."""
         self.transitions = [0] * M
         self.committed = [0] * M
         """Tokens committed on the way to each model."""
@@ -61,6 +63,7 @@ class Counters:
         extended = sum(max(request.unseen - 1, 0) for request in batch.requests)
         self.extended += extended
         self._extends = extended > 0
+        self.context += sum(len(request.token_ids) for request in batch.requests)
 
     def stepped(self, batch: Batch, ended_at: float, handed_on_at: float) -> None:
         """Count a step that ended."""
@@ -103,6 +106,7 @@ class Counters:
             "extend_s": self.extend_s,
             "route_s": self.route_s,
             "extended": self.extended,
+            "context": self.context,
             "transitions": self.transitions,
             "committed": self.committed,
             "handoffs": self.handoffs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -13,6 +13,29 @@ from trmodel.runtime.bench.target import Target, wait_for
 
 PROMPT = tuple(b"Why are there no closed loops in the open?")
 REPLY_TOKENS = 4096
+
+
+Asked = tuple[tuple[int, ...], int, int]
+"""A prompt, how many tokens the reply has, and its seed."""
+
+
+def asked_alike(reply_tokens: int, seed: int) -> Iterator[Asked]:
+    """Yield requests that differ in their seeds alone: ``seed``, ``seed + 1``, ..."""
+    return ((PROMPT, reply_tokens, k) for k in count(seed))
+
+
+def asked_in_steady_state(N: int, reply_tokens: int, seed: int) -> Iterator[Asked]:
+    """Yield requests with prompts of their own, the first N of them at all stages of a reply.
+
+    What a step costs depends on the context where it is read anew; the contexts of N replies that
+    begin together would all be short first and all be long later. So the first N have what they
+    would have written by then in their prompts.
+    """
+    for k in count():
+        begun = reply_tokens * (N - 1 - k) // N if k < N else 0
+        prompt = b"%d. %b" % (seed + k, bytes(PROMPT))
+        filled = (prompt * (begun // len(prompt) + 2))[: len(prompt) + begun]
+        yield tuple(filled), reply_tokens - begun, seed + k
 
 
 @dataclass(slots=True)
@@ -36,15 +59,22 @@ class ClosedLoop:
     seed
         The k-th reply of the run has the seed ``seed + k``: runs with the same seed draw the same
         routing decisions, as far as the policy goes by the request's seed.
+    requests
+        What is asked, one after the other; by default `asked_alike`.
     """
 
     def __init__(
-        self, target: Target, N: int, reply_tokens: int = REPLY_TOKENS, seed: int = 0
+        self,
+        target: Target,
+        N: int,
+        reply_tokens: int = REPLY_TOKENS,
+        seed: int = 0,
+        requests: Iterator[Asked] | None = None,
     ) -> None:
-        self.target, self.N, self.reply_tokens = target, N, reply_tokens
+        self.target, self.N = target, N
         self.replies: list[Heard] = []
         self.failed: str | None = None
-        self._seeds = count(seed)
+        self._requests = requests or asked_alike(reply_tokens, seed)
         self._lock = threading.Lock()
         self._enders: dict[int, Callable[[], None]] = {}
         self._more = threading.Semaphore(0)
@@ -91,7 +121,9 @@ class ClosedLoop:
                 self._ended.append(worker)
                 self._more.release()
 
-        self._enders[worker] = self.target.ask(PROMPT, self.reply_tokens, next(self._seeds), hear)
+        with self._lock:
+            prompt, tokens, seed = next(self._requests)
+        self._enders[worker] = self.target.ask(prompt, tokens, seed, hear)
 
     def _ask_anew(self) -> None:
         # Not where a reply's end is heard: that thread must go on receiving.

@@ -25,6 +25,7 @@ from trmodel.profile import Profile
 from trmodel.profile.schema import Handoff, HandoffPair
 from trmodel.profile.tables import DecodeTable, Provenance
 from trmodel.routing import Routing
+from trmodel.runtime.bench.loop import REPLY_TOKENS
 from trmodel.runtime.bench.point import measure_point
 from trmodel.runtime.bench.target import Target
 
@@ -99,9 +100,12 @@ class StepMeasurements:
         self.lags = [[Pooled() for _ in range(M)] for _ in range(M)]
         """By source and destination: from the end of the engine's step to the queue."""
         self.route = [Pooled() for _ in range(M)]
+        self.points: list[Mapping[str, Any]] = []
+        """What was taken in."""
 
     def add(self, point: Mapping[str, Any]) -> None:
         """Take in what was measured at one setting."""
+        self.points.append(point)
         for i, model in enumerate(point["per_model"]):
             for size, steps in model["steps"].items():
                 self.steps[i].setdefault(int(size), Pooled()).add(steps)
@@ -177,24 +181,17 @@ class StepMeasurements:
             )
             for i, model in enumerate(self.models)
         )
-        software = {"trmodel": __version__, "python": platform.python_version()}
-        for package in _PACKAGES:
-            try:
-                software[package] = version(package)
-            except PackageNotFoundError:
-                continue
-        note = f"measured on {platform.machine()}, {platform.system()} {platform.release()}"
         changed = like.model_copy(
             update={
                 "name": name,
                 "description": f"Steps and handoffs of a running executor ({source}).",
-                "hardware": like.hardware.model_copy(update={"note": note}),
-                "software": software,
+                "hardware": like.hardware.model_copy(update={"note": machine()}),
+                "software": software(),
                 "obtained": "measured",
                 "grid_ms": GRID_MS,
                 "models": models,
                 "slow_downs": (),
-                "handoff": self._handoff(where),
+                "handoff": self.handoff(where),
                 "fit": None,
                 **({} if routing is None else {"routing": routing}),
             }
@@ -216,7 +213,8 @@ class StepMeasurements:
             ),
         )
 
-    def _handoff(self, where: str) -> Handoff | None:
+    def handoff(self, where: str) -> Handoff | None:
+        """Return the handoff latencies as a profile has them; None if none was seen."""
         M = len(self.models)
         pairs = {
             (i, j): latency
@@ -246,6 +244,22 @@ class StepMeasurements:
         )
 
 
+def software() -> dict[str, str]:
+    """Return the versions of what was measured, as far as it is installed."""
+    found = {"trmodel": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> str:
+    """Say on what it was measured."""
+    return f"measured on {platform.machine()}, {platform.system()} {platform.release()}"
+
+
 def measure_steps(
     target: Target,
     largest: int,
@@ -253,6 +267,7 @@ def measure_steps(
     seconds: float = 2.0,
     warm_up: float = 0.7,
     sizes: Sequence[int] | None = None,
+    reply_tokens: int = REPLY_TOKENS,
     into: StepMeasurements | None = None,
     progress: Any = None,
 ) -> StepMeasurements:
@@ -264,6 +279,8 @@ def measure_steps(
         Of every setting; one with too few large steps is repeated.
     sizes
         In place of `sizes_up_to`.
+    reply_tokens
+        Length of every reply.
     into
         Earlier measurements of the same server, to which these are added.
     progress
@@ -279,7 +296,11 @@ def measure_steps(
     todo = settings(sizes or sizes_up_to(largest), len(models))
     for done, (N, B) in enumerate(todo, start=1):
         for _ in range(MOST_TRIES):
-            found.add(measure_point(target, N, B, seconds=seconds, warm_up=warm_up))
+            found.add(
+                measure_point(
+                    target, N, B, seconds=seconds, warm_up=warm_up, reply_tokens=reply_tokens
+                )
+            )
             wanted = [i for i, threshold in enumerate(B) if threshold == N]
             if all(found.steps[i].get(N, Pooled()).count >= MIN_SAMPLES for i in wanted):
                 break

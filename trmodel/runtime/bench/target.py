@@ -66,10 +66,17 @@ class Target(Protocol):
 
 
 class InProcess:
-    """A front end in this process; it is started and stopped by whoever made it."""
+    """A front end in this process; it is started and stopped by whoever made it.
+
+    Attributes
+    ----------
+    temperature
+        Of what is asked.
+    """
 
     def __init__(self, front: Front) -> None:
         self.front = front
+        self.temperature = 1.0
 
     def stats(self) -> Stats:
         """See `Target`."""
@@ -90,7 +97,7 @@ class InProcess:
         def listener(event: Event) -> None:
             hear(len(event.token_ids), event.finish)
 
-        sampling = Sampling(max_tokens=tokens, seed=seed)
+        sampling = Sampling(max_tokens=tokens, seed=seed, temperature=self.temperature)
         number = self.front.submit(tuple(prompt), sampling, listener)
         return lambda: self.front.abort(number)
 

@@ -25,7 +25,10 @@ from trmodel.documents import StrPath
 from trmodel.errors import InputError, UsageError
 from trmodel.markov import predict_chain
 from trmodel.profile import LoadedProfile, build_system
+from trmodel.profile.build import choose_routing
+from trmodel.profile.context import Context
 from trmodel.routing import Routing
+from trmodel.routing.schema import matrix_rows
 from trmodel.runtime.bench.steps import StepMeasurements
 from trmodel.simulate import simulate
 from trmodel.system import RoutedSystem
@@ -168,6 +171,7 @@ def validate(
     *,
     routing: StrPath | Routing | None = None,
     p: float | None = None,
+    context: Context | Literal["run"] | None = None,
     method: Method = "auto",
     progress: Any = None,
 ) -> Validation:
@@ -179,6 +183,8 @@ def validate(
         As `trmodel.runtime.bench.point.measure_point` returns them.
     loaded, routing, p
         The profile to predict from, and the routing that was served.
+    context
+        Of requests, in tokens; None for the profile's, ``run`` for the mean that each run had.
     method
         ``chain`` for the exact chain, ``simulation``; ``auto`` takes the chain unless handoffs
         take time, which it does not have.
@@ -190,32 +196,37 @@ def validate(
     """
     if not points:
         raise UsageError("results: hold no measured point")
+    chosen = choose_routing(loaded, routing)
+    chosen = chosen if p is None else chosen.with_p(p)
     found = []
     in_order = sorted(points, key=lambda point: (point["N"], point["B"]))
     for done, point in enumerate(in_order, start=1):
-        system = build_system(loaded, point["N"], routing, p=p)
+        tokens = run_context(point) if context == "run" else context
+        system = build_system(loaded, point["N"], chosen, context=tokens)
         if list(system.models) != list(point["models"]):
             raise InputError(
                 f"results: a point is of {', '.join(point['models'])}, the routing is of "
                 f"{', '.join(system.models)}"
             )
+        real = build_system(loaded, point["N"], realised(chosen, point), context=tokens)
         B, measured = tuple(point["B"]), point["throughput_tok_s"]
         low, high = point["throughput_interval_tok_s"]
-        chosen = method
-        if chosen == "auto":
-            chosen = "simulation" if system.handoffs_ms.any() else "chain"
-        if chosen == "chain" and system.handoffs_ms.any():
-            system = replace(system, handoff_ms=np.zeros_like(system.handoff_ms))
+        by = method
+        if by == "auto":
+            by = "simulation" if system.handoffs_ms.any() else "chain"
+        if by == "chain":
+            none = np.zeros_like(system.handoff_ms)
+            system, real = (replace(one, handoff_ms=none) for one in (system, real))
         found.append(
             ValidatedPoint(
                 point["N"],
                 B,
                 measured,
                 50.0 * (high - low) / measured,
-                _throughput(realised(system, point), B, chosen),
-                _throughput(system, B, chosen),
-                _throughput(with_own_latencies(realised(system, point), point), B, chosen),
-                chosen,
+                _throughput(real, B, by),
+                _throughput(system, B, by),
+                _throughput(with_own_latencies(real, point), B, by),
+                by,
             )
         )
         if progress:
@@ -225,22 +236,46 @@ def validate(
     return Validation(tuple(found), rankings)
 
 
-def realised(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
-    """Return the system with the routing frequencies that a measured run had."""
-    P, C = system.transition_probability.copy(), system.committed_tokens.copy()
+def realised(routing: Routing, point: Mapping[str, Any]) -> Routing:
+    """Return the routing with the frequencies that a measured run had.
+
+    Runs do not tell in which phase a model was: a routing with phases is returned as it is.
+    """
+    if routing.phases:
+        return routing
+    P, C = np.array(routing.transition_probability), np.array(routing.committed_tokens)
     for i, model in enumerate(point["per_model"]):
         counts = np.asarray(model["transitions"], dtype=float)
         if counts.sum() > 0.0:
             P[i] = counts / counts.sum()
             went = counts > 0.0
             C[i, went] = np.asarray(model["committed"], dtype=float)[went] / counts[went]
-    return replace(system, transition_probability=P, committed_tokens=C)
+    return routing.model_copy(
+        update={"transition_probability": matrix_rows(P), "committed_tokens": matrix_rows(C)}
+    )
+
+
+def run_context(point: Mapping[str, Any]) -> int:
+    """Return the mean context of the request-steps of a measured run, in tokens.
+
+    Raises
+    ------
+    InputError
+        If the point does not say.
+    """
+    ran = [model for model in point["per_model"] if sum(model["transitions"])]
+    if not ran or any(model.get("mean_context_tokens") is None for model in ran):
+        raise InputError("results: a point does not say which context it had; give the context")
+    steps = np.array([sum(model["transitions"]) for model in ran])
+    tokens = np.array([model["mean_context_tokens"] for model in ran])
+    return max(round(float(steps @ tokens / steps.sum())), 1)
 
 
 def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
     """Return the system with the step and handoff latencies of a measured run.
 
-    Between and beyond the batch sizes that it had, latencies are those of the nearest ones.
+    What models that ran at the same time did to them is in the run's latencies already. Between and
+    beyond the batch sizes that it had, latencies are those of the nearest ones.
     """
     found = StepMeasurements(system.models)
     found.add(point)
@@ -253,7 +288,8 @@ def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> Routed
             own = found.handoff_ms(i, j)
             if own is not None and delay[i, j] > 0.0:
                 delay[i, j] = own
-    return replace(system, latency_ms=latency, handoff_ms=delay)
+    alone = np.ones_like(system.slow_down)
+    return replace(system, latency_ms=latency, handoff_ms=delay, slow_down=alone)
 
 
 def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> float:

@@ -54,6 +54,10 @@ class ReplayEngine:
             time.sleep(left)
         return StepResult([self.token(request) for request in batch.requests])
 
+    def occupy(self, requests: Sequence[Request]) -> None:
+        """Hold what requests may hold, up to their anchors; for timing steps at a context."""
+        self._held.update((request.id, request.anchor) for request in requests)
+
     def token(self, request: Request) -> int:
         """The made-up token at the end of a request."""
         draw = uniform(request.sampling.seed + 7 * self.model, len(request.token_ids))

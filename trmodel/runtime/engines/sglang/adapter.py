@@ -158,6 +158,16 @@ class Runner:
             held.token_ids.extend(ids)
         return Pass(output.next_token_logits, output.hidden_states)
 
+    def occupy(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> None:
+        """Hold tokens without reading them: what their slots have is left over, or nothing.
+
+        A pass takes as long behind them as behind tokens that were read.
+        """
+        with self.torch.inference_mode():
+            self._extend(helds, unseen)
+        for held, ids in zip(helds, unseen, strict=True):
+            held.token_ids.extend(ids)
+
     def _batch(self, helds: Sequence[Held]) -> Any:
         return self._ScheduleBatch.init_new(
             reqs=[held.req for held in helds],

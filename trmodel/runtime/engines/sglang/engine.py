@@ -123,6 +123,17 @@ class SglangEngine:
         )
         return [self.runner.forward(helds, unseen)]
 
+    def occupy(self, requests: Sequence[Request]) -> None:
+        """Hold exactly what requests may hold, up to their anchors, without reading any.
+
+        For timing steps at a context that nobody has to read first.
+        """
+        for request in requests:
+            held = self._take(request)
+            if missing := request.token_ids[len(held) : request.anchor]:
+                self._make_room(len(missing), not len(held), {one.id for one in requests})
+                self.runner.occupy([held], [missing])
+
     def _take(self, request: Request) -> Held:
         """Return what is held of a request, as far as it agrees with the request's tokens."""
         held = self._held.get(request.id)
