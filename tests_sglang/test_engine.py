@@ -17,18 +17,15 @@ from trmodel.runtime.request import Batch, Request
 
 KV_TOKENS, REQUESTS, VOCABULARY = 256, 6, 1024
 CLOSE = 1e-3
-pytestmark = pytest.mark.xdist_group("engine")
 
 
 @pytest.fixture(scope="module")
-def loaded(tiny_models):
+def loaded(models):
     options = EngineOptions(
-        path=str(tiny_models / "small"), dtype="float32", kv_tokens=KV_TOKENS, max_context=256
+        path=str(models["small"]), dtype="float32", kv_tokens=KV_TOKENS, max_context=256
     )
     engine = start_engine(0, options, REQUESTS, {"logits", "hidden", "embedding"})
-    reference = AutoModelForCausalLM.from_pretrained(
-        tiny_models / "small", dtype=torch.float32
-    ).eval()
+    reference = AutoModelForCausalLM.from_pretrained(models["small"], dtype=torch.float32).eval()
     return engine.runner, reference
 
 

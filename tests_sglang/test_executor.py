@@ -21,14 +21,13 @@ from trmodel.runtime.messages import Sampling
 from trmodel.runtime.plan import make_plan
 
 CLOSE = 1e-3
-pytestmark = pytest.mark.xdist_group("executor")
 
 
-def config_of(models, **settings):
+def config_of(paths, **settings):
     return ServerConfig.model_validate(
         {
             "engine": "sglang",
-            "models": {name: {"path": str(path)} for name, path in models.items()},
+            "models": {name: {"path": str(path)} for name, path in paths.items()},
             "sglang": {"device": "cpu", "dtype": "float32"},
             "thresholds": "eager",
             "max_live": 8,
@@ -100,11 +99,11 @@ OF_THREE = [1, 2, 2, 0, 2, 1, 0, 0]
 """Where the small model's token is followed by another one it is dropped."""
 
 
-def test_every_step_equals_a_pass_from_scratch(tiny_models, tmp_path, monkeypatch):
+def test_every_step_equals_a_pass_from_scratch(models, tmp_path, monkeypatch):
     names = ["small", "middle", "large"]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *_paths()]))
     config = config_of(
-        {name: tiny_models / name for name in names},
+        {name: models[name] for name in names},
         policy="recorded_steps:Recorded",
         policy_options={"folder": str(tmp_path), "script": OF_THREE, "drop_on_leaving": [0]},
     )
@@ -113,17 +112,17 @@ def test_every_step_equals_a_pass_from_scratch(tiny_models, tmp_path, monkeypatc
         places = [client.ask(prompt, 24)[0] for prompt in prompts(12)]
         client.wait(places)
         assert settled(front) == [(0, 0)] * 3
-    references = [_reference(tiny_models / name) for name in names]
-    seen, models = 0, set()
+    references = [_reference(models[name]) for name in names]
+    seen, who = 0, set()
     for file in tmp_path.glob("*.pt"):
         found = torch.load(file)
-        models.add(found["model"])
+        who.add(found["model"])
         for token_ids, logits in zip(found["token_ids"], found["logits"], strict=True):
             expected = references[found["model"]](torch.tensor([token_ids])).logits[0, -1]
             assert (logits - expected).abs().max() < CLOSE
             seen += 1
     assert seen >= 12 * 24
-    assert models == {0, 1, 2}
+    assert who == {0, 1, 2}
     for place, prompt in zip(places, prompts(12), strict=True):
         assert client.tokens[place] == by_script(references, prompt, OF_THREE, [0], 24)
 
@@ -151,9 +150,9 @@ def by_script(references, prompt, script, drop_on_leaving, tokens):
     return token_ids[len(prompt) :]
 
 
-def test_always_the_large_model_says_what_sglang_says(tiny_models):
+def test_always_the_large_model_says_what_sglang_says(models):
     config = config_of(
-        {"small": tiny_models / "small", "large": tiny_models / "large"},
+        {"small": models["small"], "large": models["large"]},
         policy="scripted",
         policy_options={"script": [1], "drop_on_leaving": [0]},
     )
@@ -163,7 +162,7 @@ def test_always_the_large_model_says_what_sglang_says(tiny_models):
         places = [client.ask(prompt, 32)[0] for prompt in asked]
         client.wait(places)
     alone = subprocess.run(
-        [sys.executable, Path(__file__).parent / "sglang_alone.py", tiny_models / "large", "32"],
+        [sys.executable, Path(__file__).parent / "sglang_alone.py", models["large"], "32"],
         input=json.dumps(asked),
         stdout=subprocess.PIPE,
         text=True,
@@ -174,10 +173,10 @@ def test_always_the_large_model_says_what_sglang_says(tiny_models):
 
 
 @pytest.fixture(scope="module")
-def pair(tiny_models):
+def pair(models):
     """The small model in both places, whose caches are too small for all requests at once."""
     config = config_of(
-        {"small": tiny_models / "small", "large": tiny_models / "small"},
+        {"small": models["small"], "large": models["small"]},
         policy="scripted",
         policy_options={"script": SCRIPT, "drop_on_leaving": [0]},
         kv_tokens=2048,
@@ -209,12 +208,12 @@ def test_no_cache_is_left_after_two_thousand_requests_with_aborts(pair):
     assert sum(finish == "length" for finish in client.finish.values()) > 1000
 
 
-def test_replies_are_the_same_when_caches_are_dropped_for_want_of_room(pair, tiny_models):
+def test_replies_are_the_same_when_caches_are_dropped_for_want_of_room(pair, models):
     client = Client(pair)
     asked = prompts(8, seed=11)
     places = [client.ask(prompt, 40)[0] for prompt in asked]
     client.wait(places)
-    references = [_reference(tiny_models / "small")] * 2
+    references = [_reference(models["small"])] * 2
     for place, prompt in zip(places, asked, strict=True):
         assert client.tokens[place] == by_script(references, prompt, SCRIPT, [0], 40)
 
@@ -228,7 +227,7 @@ def test_sampled_replies_come_again_with_their_seed(pair):
 
 
 @pytest.mark.parametrize("model", [0, 1])
-def test_a_killed_subserver_costs_no_token(pair, tiny_models, model):
+def test_a_killed_subserver_costs_no_token(pair, models, model):
     client = Client(pair)
     asked = prompts(6, seed=20 + model)
     places = [client.ask(prompt, 60)[0] for prompt in asked]
@@ -236,7 +235,7 @@ def test_a_killed_subserver_costs_no_token(pair, tiny_models, model):
         time.sleep(0.01)
     os.kill(pair._processes[model].pid, signal.SIGKILL)
     client.wait(places, timeout_s=120.0)
-    references = [_reference(tiny_models / "small")] * 2
+    references = [_reference(models["small"])] * 2
     for place, prompt in zip(places, asked, strict=True):
         assert client.tokens[place] == by_script(references, prompt, SCRIPT, [0], 60)
     assert settled(pair) == [(0, 0), (0, 0)]

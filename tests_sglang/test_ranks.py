@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -16,11 +15,10 @@ STEPS = [
 ]
 
 
-@pytest.mark.xdist_group("executor")
-def test_two_ranks_equal_a_pass_from_scratch(tiny_models):
+def test_two_ranks_equal_a_pass_from_scratch(models):
     script = Path(__file__).parent / "split_in_two.py"
     done = subprocess.run(
-        [sys.executable, script, tiny_models / "small"],
+        [sys.executable, script, models["small"]],
         input=json.dumps(STEPS),
         stdout=subprocess.PIPE,
         text=True,
@@ -28,9 +26,7 @@ def test_two_ranks_equal_a_pass_from_scratch(tiny_models):
         timeout=180.0,
     )
     told = json.loads(done.stdout.splitlines()[-1])
-    reference = AutoModelForCausalLM.from_pretrained(
-        tiny_models / "small", dtype=torch.float32
-    ).eval()
+    reference = AutoModelForCausalLM.from_pretrained(models["small"], dtype=torch.float32).eval()
     read = {}
     for step, logits, embedding in zip(STEPS, told["logits"], told["embedding"], strict=True):
         for place, (number, ids) in enumerate(step):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profile_making import PROVENANCE, model, profile, routing
+from profile_making import PROVENANCE, decode_table, model, profile, routing
 
 from trmodel.errors import InputError
 from trmodel.markov.metrics import chain_warnings
@@ -156,6 +156,26 @@ def test_the_extend_table_must_reach_and_says_its_context():
         "m1, extend: context 2048: the latencies listed for 512 are used unchanged",
     )
     assert build_system(listed, 2, context=512).warnings == ()
+
+
+def test_at_another_context_an_extend_is_longer_by_as_much_as_a_decode_step():
+    tables = two_models(extend={**EXTEND, "context_tokens": 512}).profile.models[1]
+    rows = [[20.0, 27.0], [24.0, 39.0]]
+    moving = decode_table([1, 8], rows, context_tokens=[512, 2512])
+    large = tables.model_copy(update={"decode": moving})
+    listed, further, wide = (
+        model_steps(large, 8, context, handed_over=1.0, new_tokens=5.0)
+        for context in [(512, 512), (1512, 1512), (512, 2512)]
+    )
+    longer = np.linspace(2.0, 6.0, 8)  # half way from 20, 27 to 24, 39
+    assert further.latency_ms == pytest.approx(listed.latency_ms + longer)
+    assert wide.latency_ms == pytest.approx(listed.latency_ms + longer)
+    assert listed.notes == ()
+    assert further.notes == (
+        "m1, extend: context 1512: the latencies listed for 512 and the difference between decode "
+        "steps there and here",
+    )
+    assert set(further.status) == {"interpolated"}
 
 
 HANDOFF = {

@@ -196,3 +196,14 @@ def test_binding_finds_each_model(models, profile_models):
         source="test",
     )
     assert [profile_models[i] for i in routing.bind(profile_models).order] == models
+
+
+def test_a_routing_takes_on_the_names_of_a_profiles_models():
+    named = load_routing("r2r").under_names_of(["small", "large"])
+    assert named.models == ("small", "large")
+    assert named.transition_probability == load_routing("r2r").transition_probability
+    phased = load_routing("glimprouter").under_names_of(["small", "large"])
+    assert {phase.model for phase in phased.phases} == {"small", "large"}
+    assert phased.entry == load_routing("glimprouter").entry
+    with pytest.raises(InputError, match="not in the profile"):
+        load_routing("r2r").under_names_of(["one", "two", "three"])

@@ -1,6 +1,7 @@
 """What the tests of the executor share: a configuration, a client, and what it must be told."""
 
 import threading
+import time
 
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.replay import ReplayEngine
@@ -68,3 +69,18 @@ class Client:
         assert self.done.wait(timeout_s)
         assert self.ends == ["length"]
         assert self.tokens == faultless(self.PROMPT, self.length, self.seed)
+
+
+def nothing_is_left(front):
+    """No KV and no request is left anywhere, once everybody has been told of the ends."""
+    end = time.monotonic() + 15.0
+    held = None
+    while time.monotonic() < end:
+        held = [
+            (front.counted.get(i, {}).get("kv_tokens"), front.counted.get(i, {}).get("held"))
+            for i in range(2)
+        ]
+        if held == [(0, 0), (0, 0)] and not front.desk.entries:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"left: {held}, {front.desk.entries}")

@@ -6,11 +6,13 @@ import time
 
 import numpy as np
 import pytest
+from calm import as_predicted, measure_calmly
 
 from trmodel.markov import predict_chain
-from trmodel.profile import build_system, load_profile
+from trmodel.profile import Handoff, build_system, load_profile
 from trmodel.runtime.bench.loop import ClosedLoop
 from trmodel.runtime.bench.target import InProcess, wait_for
+from trmodel.runtime.bench.validate import validate
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.controller import FEWEST_OF_A_SIZE, Controller, latencies
 from trmodel.runtime.estimate import Estimated
@@ -107,6 +109,27 @@ def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
     assert controller.outcomes["changed"] >= 1
 
 
+def test_what_is_measured_after_a_change_is_what_the_model_predicts(shifting):
+    """From the steps and handoffs of the very run, so that a loaded machine is not at fault."""
+    front, controller, file = shifting(every_s=6.0)
+    before = front.desk.vectors[N - 1]
+    with ClosedLoop(InProcess(front), N):
+        time.sleep(3.0)
+        file.touch()
+        wait_for(lambda: front.desk.vectors[N - 1] != before, 40.0, "nothing is changed")
+    controller.stop()
+    B = front.desk.vectors[N - 1]
+    point = measure_calmly(InProcess(front), N, B, tries=4, seconds=6.0, warm_up=1.0)
+    like = load_profile("a100-paper").profile
+    some = Handoff(latency_ms=1.0, provenance=like.models[0].decode.provenance)
+    own = load_profile(like.model_copy(update={"handoff": some}))  # that of the run replaces it
+    (found,) = validate([point], own, p=0.5).points
+    assert as_predicted(point, found), point
+    # The control: were it not for the change, the model would be far off.
+    (before,) = validate([point], own, p=0.1).points
+    assert before.nominal_error_percent > 10.0
+
+
 def test_a_killed_tuner_leaves_serving_alone(shifting):
     front, controller, file = shifting(every_s=4.0)
     file.touch()
@@ -157,7 +180,8 @@ def test_measured_step_times_replace_those_of_the_profile():
     system = build_system(load_profile("a100-paper"), 4)
     many, few = FEWEST_OF_A_SIZE, 1
     steps = ({1: (many, many * 0.009), 2: (few, few * 0.009)}, {3: (few, few * 0.03)})
-    found = Estimated(10.0, np.ones((2, 2)), np.ones((2, 2)), steps, 4.0)
+    ones = np.ones((2, 2))
+    found = Estimated(10.0, ones, ones, steps, np.zeros((2, 2, 2)), np.zeros(2), 4.0)
     latency, measured = latencies(system, found)
     assert latency[0] == pytest.approx([9.0] * 4)
     assert latency[1].tolist() == system.latency_ms[1].tolist()

@@ -112,3 +112,16 @@ def test_the_owner_tells_what_reports_that_were_lost_would_have():
     desk.receive(0, InventoryReply(0, query, (owned,)))
     assert desk.entries[number].output == [10, 20, 30]
     assert len(sent(desk, Kind.new)) == 1, "it was not rebuilt"
+
+
+def test_a_model_that_goes_on_with_a_request_that_is_over_is_told_so():
+    """It was started anew when the others were told, and had it from one that did not know yet."""
+    desk = Desk(2, 0, max_live=2, max_queue=0, vectors=EAGER)
+    number = desk.submit((9,), Sampling(max_tokens=8))
+    late = stays(desk, number, 1, 10, 0)
+    desk.abort(number)
+    desk.outgoing.clear()
+    desk.receive(1, late)
+    (told,) = sent(desk, Kind.aborted)
+    assert (told.request, told.destination) == (number, 1)
+    assert not [event for event in desk.events if event.token_ids]

@@ -5,7 +5,7 @@ import pytest
 
 from trmodel.runtime.estimate import Estimator, likelihood_ratio
 
-STEP_S = 0.01
+STEP_S, HANDOFF_S, ROUTE_S = 0.01, 0.002, 0.0005
 
 
 class Server:
@@ -24,6 +24,8 @@ class Server:
             "transitions": [0, 0],
             "committed": [0, 0],
             "batches": {},
+            "arrivals": [[0, 0.0], [0, 0.0]],
+            "route_s": 0.0,
         }
 
     def second(self, p, steps=150):
@@ -37,10 +39,14 @@ class Server:
             committed = np.add(values["committed"], tokens[model]).tolist()
             count, took, squares = values["batches"].get("2", (0, 0.0, 0.0))
             batches = {"2": [count + 5, took + 5 * STEP_S, squares]}
+            came = [[0, 0.0], [0, 0.0]]
+            came[1 - model] = [away, away * (HANDOFF_S + ROUTE_S)]
             told[model] = values | {
                 "transitions": transitions,
                 "committed": committed,
                 "batches": batches,
+                "arrivals": np.add(values["arrivals"], came).tolist(),
+                "route_s": values["route_s"] + ROUTE_S * sum(moves[model]),
             }
         self.counted = told
         return told
@@ -64,6 +70,8 @@ def test_the_estimate_is_what_was_counted():
     count, took_s = found.steps[0][2]
     assert took_s / count == pytest.approx(STEP_S)
     assert found.mean_n == 8
+    delay = found.handoff_ms(np.full((2, 2), 7.0))
+    assert delay == pytest.approx(np.array([[7.0, 2.0], [2.0, 7.0]]))
 
 
 def test_a_change_is_found_soon_and_what_was_before_is_dropped():

@@ -12,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 import zmq
-from executor_client import Client, make_config
+from executor_client import Client, make_config, nothing_is_left
 from faulty_proxy import Proxy
 
 from trmodel.runtime.messages import FRONT
@@ -126,18 +126,3 @@ def test_a_bad_network_changes_no_reply(fronts, tmp_path, faults):
         for proxy in proxies:
             proxy.stop()
         context.destroy(0)
-
-
-def nothing_is_left(front):
-    """No KV and no request is left anywhere, once everybody has been told of the ends."""
-    end = time.monotonic() + 15.0
-    held = None
-    while time.monotonic() < end:
-        held = [
-            (front.counted.get(i, {}).get("kv_tokens"), front.counted.get(i, {}).get("held"))
-            for i in range(2)
-        ]
-        if held == [(0, 0), (0, 0)] and not front.desk.entries:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"left: {held}, {front.desk.entries}")

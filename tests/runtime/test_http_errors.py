@@ -7,6 +7,8 @@ import pytest
 TEXT = {"model": "trmodel", "prompt": "a", "max_tokens": 2}
 CHAT = {"model": "trmodel", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
 
+TEXT_PART = {"type": "text", "text": "hi"}
+
 
 def post(server, body, path="completions"):
     kind = {"content": body} if isinstance(body, (str, bytes)) else {"json": body}
@@ -45,7 +47,12 @@ def error_of(reply):
         ({"stop": 3}, "stop", "must be a text"),
         ({"stop": ["a"] * 17}, "stop", "at most 16"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "only with stream"),
-        ({"logprobs": 0}, "logprobs", "not supported"),
+        ({"logprobs": 0}, "logprobs", "not supported with token-level routing, as the prob"),
+        ({"regex": "a+"}, "regex", "as what a grammar has read does not follow a request"),
+        ({"guided_json": {}}, "guided_json", "as what a grammar has read"),
+        ({"lora_path": "a"}, "lora_path", "as an adapter belongs to one model"),
+        ({"image_data": ["a"]}, "image_data", "as its models hand over text"),
+        ({"ignore_eos": "yes"}, "ignore_eos", "boolean"),
         ({"echo": True}, "echo", "not supported"),
         ({"best_of": 2}, "best_of", "not supported"),
         ({"suffix": "b"}, "suffix", "not supported"),
@@ -71,12 +78,28 @@ def test_a_text_completion_that_cannot_be_done(server, change, param, said):
         ({"messages": [{"role": "user"}]}, "messages", "is missing"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages", "role"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            {"messages": [{"role": "user", "content": [TEXT_PART, {"type": "image_url"}]}]},
             "messages",
-            "content",
+            "messages[0].content[1]: a part of type image_url is not supported with token-level",
+        ),
+        (
+            {"messages": [{"role": "user", "content": ["hi"]}]},
+            "messages",
+            "messages[0].content[0]: must be an object with type and text, got",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [TEXT_PART | {"text": None}]}]},
+            "messages",
+            'messages[0].content[0]: must be {"type": "text", "text": "..."}',
+        ),
+        (
+            {"messages": [{"role": "user", "content": 3}]},
+            "messages",
+            "messages[0].content: must be a text or a list of parts, got 3",
         ),
         ({"tools": [{"type": "function"}]}, "tools", "not supported"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "not supported"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "as what a grammar"),
+        ({"structural_tag": "{}"}, "structural_tag", "as what a grammar"),
         ({"logprobs": True}, "logprobs", "not supported"),
         ({"prompt": "a"}, "prompt", "unknown field"),
     ],
@@ -93,7 +116,8 @@ def test_fields_that_change_nothing_are_taken(server):
     neutral = {"user": "me", "presence_penalty": 0, "logprobs": None, "best_of": 1, "echo": False}
     assert post(server, TEXT | neutral).status_code == 200
     neutral = {"tools": [], "tool_choice": "none", "response_format": {"type": "text"}}
-    neutral |= {"logprobs": False, "metadata": {"a": "b"}, "ignore_eos": True}
+    neutral |= {"logprobs": False, "metadata": {"a": "b"}, "ignore_eos": True, "regex": None}
+    neutral |= {"messages": [{"role": "user", "content": [TEXT_PART, TEXT_PART]}]}
     assert post(server, CHAT | neutral, "chat/completions").status_code == 200
 
 

@@ -133,6 +133,11 @@ def test_after_an_idle_time_requests_are_served_as_before(servers):
         ),
         ({"policy_options": {"x": 1}}, 4, "bernoulli takes none, got x"),
         ({"policy": "scripted", "policy_options": {"script": []}}, 4, "must be a list of models"),
+        (
+            {"policy": "scripted", "policy_options": {"script": [0, 2]}},
+            4,
+            "policy_options: scripted names model 2, the server has 0 to 1",
+        ),
         ({"transport": {"remote": ["Qwen3-32B"]}}, 4, "give the address of"),
         ({"transport": {"front": "ipc:///no/such/folder/x"}}, 4, "cannot be listened on"),
         ({"thresholds": "missing.json"}, 4, "missing.json: no such file"),

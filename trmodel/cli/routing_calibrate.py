@@ -105,9 +105,9 @@ def calibrate(
     from trmodel.runtime.bench.prompts import random_prompts, read_prompts, repeated
     from trmodel.runtime.bench.share import calibrate_share
     from trmodel.runtime.bench.share_runs import ServerRuns, threshold_policy, with_threshold
-    from trmodel.runtime.server.tokenizer import ByteTokenizer
+    from trmodel.runtime.server.tokenizer import tokenizer_of
 
-    policy, tokenizer = threshold_policy(settings), ByteTokenizer()
+    policy, tokenizer = threshold_policy(settings), tokenizer_of(settings)
     if prompts is None:
         count = requests or REQUESTS
         asked = random_prompts(count, prompt_tokens, tokenizer.vocabulary, seed)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from trmodel.arrays import IntArray
 from trmodel.errors import InputError
-from trmodel.profile.interpolate import StepLatency, extend_latency, step_latency
+from trmodel.profile.interpolate import (
+    INTERPOLATED,
+    StepLatency,
+    extend_latency,
+    step_latency,
+)
 from trmodel.profile.schema import ModelProfile
 
 
@@ -60,20 +66,50 @@ def model_steps(
     decode = step_latency(model.decode, sizes, context, where=f"{where}.decode.batch", model=name)
     if model.extend is None or not (handed_over > 0 and new_tokens > 1):  # nan is not above 1
         return StepLatency(decode.latency_ms + overhead, decode.quality, decode.notes)
-    extend = extend_latency(
-        model.extend,
-        sizes,
-        new_tokens,
-        context,
-        where=f"{where}.extend.batch",
-        model=f"{name}, extend",
-    )
+    extend = _extend_steps(model, sizes, new_tokens, context, decode, where=where)
     only_decode = (1.0 - handed_over) ** sizes
     longer = np.maximum(decode.latency_ms, extend.latency_ms)
     return StepLatency(
         only_decode * decode.latency_ms + (1.0 - only_decode) * longer + overhead,
         np.maximum(decode.quality, extend.quality),
         (*decode.notes, *extend.notes),
+    )
+
+
+def _extend_steps(
+    model: ModelProfile,
+    sizes: IntArray,
+    new_tokens: float,
+    context: tuple[int, int],
+    decode: StepLatency,
+    *,
+    where: str,
+) -> StepLatency:
+    """Return extends of one model at a context; ``decode`` are its decode steps there.
+
+    An extend table holds at one context. At another one an extend is taken to be longer by as much
+    as a decode step of the same batch is: both read the cache once.
+    """
+    table = model.extend
+    assert table is not None
+    listed = table.context_tokens
+    moved = listed is not None and len(model.decode.contexts) > 1 and context != (listed, listed)
+    at = (listed, listed) if listed is not None and moved else context
+    extend = extend_latency(
+        table, sizes, new_tokens, at, where=f"{where}.extend.batch", model=f"{model.name}, extend"
+    )
+    if not moved:
+        return extend
+    listed_decode = step_latency(model.decode, sizes, at)
+    tokens = " to ".join(map(str, sorted({*context})))
+    note = (
+        f"{model.name}, extend: context {tokens}: the latencies listed for {listed} and the "
+        "difference between decode steps there and here"
+    )
+    return StepLatency(
+        np.maximum(extend.latency_ms + decode.latency_ms - listed_decode.latency_ms, 0.0),
+        np.maximum(extend.quality, np.maximum(decode.quality, INTERPOLATED)),
+        (*extend.notes, note),
     )
 
 

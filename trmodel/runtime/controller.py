@@ -214,6 +214,7 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
         committed_tokens=_plain(found.committed_tokens(system.committed_tokens)),
         # Measured steps are as long as they are, what models do to each other included.
         slow_down=_plain(alone if measured else system.slow_down),
+        handoff_ms=_plain(found.handoff_ms(system.handoff_ms)),
         entry=system.entry,
         max_batch=system.max_batch,
         grid_ms=system.grid_ms,

@@ -38,6 +38,8 @@ class Counters:
         """Request-seconds in the queue while it ran."""
         self.forward_s = 0.0
         """Request-seconds in running batches, until the engine was done."""
+        self.extend_s = 0.0
+        """Those of them in batches that were no mere decodes: some request read several tokens."""
         self.route_s = 0.0
         """Request-seconds from the end of a step to the handing on."""
         self.extended = 0
@@ -49,6 +51,8 @@ class Counters:
         """Tokens committed on the way to each model."""
         self.handoffs = 0
         self._idle_since = float("-inf")
+        self._extends = False
+        """Whether the running batch is an extend."""
 
     def started(self, batch: Batch) -> None:
         """Count the waits of a batch that starts."""
@@ -56,7 +60,9 @@ class Counters:
             idle = max(min(waited, batch.started_at - self._idle_since), 0.0)
             self.threshold_wait_s += idle
             self.batch_wait_s += waited - idle
-        self.extended += sum(max(request.unseen - 1, 0) for request in batch.requests)
+        extended = sum(max(request.unseen - 1, 0) for request in batch.requests)
+        self.extended += extended
+        self._extends = extended > 0
         self.context += sum(len(request.token_ids) for request in batch.requests)
 
     def stepped(self, batch: Batch, ended_at: float, handed_on_at: float) -> None:
@@ -67,7 +73,10 @@ class Counters:
         entry[1] += took
         entry[2] += took * took
         _count(self.step_bins.setdefault(size, {}), took)
-        self.forward_s += size * (ended_at - batch.started_at)
+        forward_s = size * (ended_at - batch.started_at)
+        self.forward_s += forward_s
+        if self._extends:
+            self.extend_s += forward_s
         self.route_s += size * (handed_on_at - ended_at)
         self._idle_since = handed_on_at
 
@@ -94,6 +103,7 @@ class Counters:
             "threshold_wait_s": self.threshold_wait_s,
             "batch_wait_s": self.batch_wait_s,
             "forward_s": self.forward_s,
+            "extend_s": self.extend_s,
             "route_s": self.route_s,
             "extended": self.extended,
             "context": self.context,

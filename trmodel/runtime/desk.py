@@ -229,7 +229,13 @@ class Desk:
 
     def _reported(self, source: int, report: Report) -> None:
         entry = self.entries.get(report.request)
-        if entry is None or _lineage(report.handoff) != _lineage(entry.handoff):
+        if entry is None:
+            # Over, and its model does not know: a handoff to it was still under way when it was
+            # started anew, after the others had been told.
+            over = PeerReq(report.request, report.handoff, FRONT, source, Kind.aborted)
+            self.outgoing.append((source, over))
+            return
+        if _lineage(report.handoff) != _lineage(entry.handoff):
             return
         if report.finish.startswith("error"):
             self.events.append(Event(entry.id, (), report.finish))

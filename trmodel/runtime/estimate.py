@@ -46,6 +46,11 @@ class Sample:
         (M, M) request-steps from i to j, and tokens committed on the way.
     steps
         By model and batch size: steps and their summed time in seconds.
+    arrivals
+        (M, M, 2) handoffs from i taken in by j, and the summed seconds since the engine of i was
+        done; without those between machines.
+    route_s
+        (M,) request-seconds from the end of the engine's work to the handing on.
     n
         Live requests.
     """
@@ -54,6 +59,8 @@ class Sample:
     transitions: FloatArray
     committed: FloatArray
     steps: tuple[Mapping[int, tuple[float, float]], ...]
+    arrivals: FloatArray
+    route_s: FloatArray
     n: float
 
 
@@ -63,8 +70,8 @@ class Estimated:
 
     Attributes
     ----------
-    transitions, committed
-        (M, M), as in `Sample`.
+    transitions, committed, arrivals, route_s
+        As in `Sample`.
     steps
         By model and batch size: steps and summed time in seconds.
     mean_n
@@ -75,6 +82,8 @@ class Estimated:
     transitions: FloatArray
     committed: FloatArray
     steps: tuple[dict[int, tuple[float, float]], ...]
+    arrivals: FloatArray
+    route_s: FloatArray
     mean_n: float
 
     def transition_probability(self, otherwise: FloatArray) -> FloatArray:
@@ -84,6 +93,16 @@ class Estimated:
     def committed_tokens(self, otherwise: FloatArray) -> FloatArray:
         """Return c_ij; of pairs that did not occur, those of ``otherwise``."""
         return _rows(self.committed, self.transitions, otherwise)
+
+    def handoff_ms(self, otherwise: FloatArray) -> FloatArray:
+        """Return d_ij; of pairs of which no handoff was timed, those of ``otherwise``.
+
+        Handing on is in the steps, as the model has it, and not in these.
+        """
+        count, lag_s = self.arrivals[..., 0], self.arrivals[..., 1]
+        route_s = self.route_s / np.maximum(self.transitions.sum(axis=1), 1.0)
+        delay_s = np.maximum(lag_s / np.maximum(count, 1.0) - route_s[:, None], 0.0)
+        return np.where(count > 0.0, 1000.0 * delay_s, otherwise)
 
     def intervals(self, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Return Jeffreys intervals of p_ij: lower and upper ends, (M, M)."""
@@ -133,6 +152,7 @@ class Estimator:
             Live requests.
         """
         transitions, committed = np.zeros((self.M, self.M)), np.zeros((self.M, self.M))
+        arrivals, route_s = np.zeros((self.M, self.M, 2)), np.zeros(self.M)
         steps: list[dict[int, tuple[float, float]]] = [{} for _ in range(self.M)]
         for model, values in counted.items():
             last = self._last.get(model)
@@ -144,13 +164,17 @@ class Estimator:
                 continue
             transitions[model] = np.subtract(values["transitions"], last["transitions"])
             committed[model] = np.subtract(values["committed"], last["committed"])
+            arrivals[:, model] = np.subtract(values["arrivals"], last["arrivals"])
+            route_s[model] = values["route_s"] - last["route_s"]
             for size, (count, took_s, *_) in values["batches"].items():
                 before = last["batches"].get(size, (0, 0.0))
                 if count > before[0]:
                     steps[model][int(size)] = (count - before[0], took_s - before[1])
         if not self._samples:
             self._began_at = now
-        self._samples.append(Sample(now, transitions, committed, tuple(steps), n))
+        self._samples.append(
+            Sample(now, transitions, committed, tuple(steps), arrivals, route_s, n)
+        )
         while self._samples[0].ended_at < now - self.window_s:
             self._began_at = self._samples.popleft().ended_at
         return self._cut_at_change()
@@ -190,6 +214,8 @@ class Estimator:
             sum((sample.transitions for sample in self._samples), zero),
             sum((sample.committed for sample in self._samples), zero),
             steps,
+            sum((sample.arrivals for sample in self._samples), np.zeros((self.M, self.M, 2))),
+            sum((sample.route_s for sample in self._samples), np.zeros(self.M)),
             float(np.mean(busy)) if busy else 0.0,
         )
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from trmodel.errors import TrmodelError
 from trmodel.runtime.table import Vectors
 
+if TYPE_CHECKING:
+    from trmodel.system import RoutedSystem
+
 _NICE = 10
+_BATCHES = 400_000
+"""Of a simulation: its interval is about a tenth of a percent."""
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -25,6 +33,8 @@ class Job(msgspec.Struct, frozen=True):
     ----------
     latency_ms
         (M, max_live).
+    handoff_ms
+        (M, M). Tuning goes without, by the exact chain; the throughput at ``n`` has them.
     n
         The concurrency at which old and new thresholds are compared.
     present
@@ -36,6 +46,7 @@ class Job(msgspec.Struct, frozen=True):
     transition_probability: Matrix
     committed_tokens: Matrix
     slow_down: Matrix
+    handoff_ms: Matrix
     entry: int
     max_batch: tuple[int, ...]
     grid_ms: float
@@ -68,7 +79,6 @@ def retune(job: Job) -> Answer:
     TrmodelError
         One of its subclasses, if the system cannot be tuned.
     """
-    from trmodel.markov import predict_chain
     from trmodel.search import tune_system
     from trmodel.system import RoutedSystem
 
@@ -85,12 +95,21 @@ def retune(job: Job) -> Answer:
     )
     table = tune_system(system, range(1, job.max_live + 1), time_limit_s=job.time_limit_s)
     vectors = table.thresholds.vectors
-    at_n = system.with_N(job.n)
+    at_n = replace(system.with_N(job.n), handoff_ms=np.asarray(job.handoff_ms))
     new, present = (
-        predict_chain(at_n, rows[min(job.n, len(rows)) - 1]).throughput_tok_s
-        for rows in (vectors, job.present)
+        _throughput_tok_s(at_n, rows[min(job.n, len(rows)) - 1]) for rows in (vectors, job.present)
     )
     return Answer(vectors, new, present)
+
+
+def _throughput_tok_s(system: RoutedSystem, B: tuple[int, ...]) -> float:
+    """Predict, by the exact chain unless handoffs take time, which it does not have."""
+    from trmodel.markov import predict_chain
+    from trmodel.simulate import simulate
+
+    if system.handoffs_ms.any():
+        return simulate(system, B, batches=_BATCHES).throughput_tok_s.value
+    return predict_chain(system, B).throughput_tok_s
 
 
 def main() -> None:

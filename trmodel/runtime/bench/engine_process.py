@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -77,7 +77,8 @@ class EngineProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):
+                pipe.close()
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None

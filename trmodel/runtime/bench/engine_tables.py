@@ -7,7 +7,7 @@ run together, which gives their slow-downs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -44,7 +44,7 @@ class Grid:
     @property
     def middle(self) -> int:
         """The middle context."""
-        return self.contexts[len(self.contexts) // 2]
+        return self.contexts[(len(self.contexts) - 1) // 2]
 
     @property
     def cells(self) -> int:
@@ -145,16 +145,12 @@ def choose_grid(
     UsageError
         If a request would have to hold more.
     """
-    new = tuple(sorted(set(NEW_TOKENS if new_tokens is None else new_tokens) - {1}))
-    if new_tokens is None:
-        new = tuple(n for n in new if 2 * (n + GROWTH) <= longest)
-    chosen = (
-        contexts_up_to(longest - GROWTH - 1) if contexts is None else tuple(sorted(set(contexts)))
-    )
-    if not chosen or chosen[0] < 1:
-        raise UsageError("contexts: must be at least 1 token")
-    grid = Grid(tuple(batches), chosen, new)
-    needed = max(chosen[-1] + 1, grid.middle + max(new, default=1)) + GROWTH
+    room = longest - GROWTH
+    chosen = contexts_up_to(room - NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
+    grid = Grid(tuple(batches), tuple(chosen), ())
+    new = [k for k in NEW_TOKENS if grid.middle + k <= room] if new_tokens is None else new_tokens
+    grid = replace(grid, new_tokens=tuple(sorted(set(new) - {1})))
+    needed = max(chosen[-1] + 1, grid.middle + max(grid.new_tokens, default=1)) + GROWTH
     if needed > longest:
         raise UsageError(
             f"contexts, new_tokens: {needed} tokens are needed for each of {max(batches)} "

@@ -249,6 +249,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
     if rate:
         ledger["handoff_ms"] = 1000.0 * N / rate - sum(ledger.values())
         ledger["total_ms"] = 1000.0 * N / rate
+    extend = sum(span["extend_s"] / span["now_s"] for span in spans)
     steps_by_model = [sum(entry["transitions"]) for entry in per_model]
     return {
         "committed_tok_s": rate,
@@ -258,6 +259,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
         ],
         "step_share": [count / max(sum(steps_by_model), 1) for count in steps_by_model],
         "ledger": ledger,
+        "extend_ms": 1000.0 * extend / rate if rate else None,
         "per_model": per_model,
     }
 

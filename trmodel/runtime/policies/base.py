@@ -30,6 +30,8 @@ class Policy:
         see `trmodel.runtime.request.StepResult`.
     models
         How many models it goes between; None if any number will do.
+    places
+        Models that its options name by their place; the server must have them.
     takes_routing
         Whether it is made with ``transition_probability`` and ``committed_tokens`` of the server's
         routing, besides its own options.
@@ -39,6 +41,7 @@ class Policy:
 
     needs: frozenset[str] = frozenset()
     models: int | None = None
+    places: frozenset[int] = frozenset()
     takes_routing: bool = False
     default_routing: str | None = None
 

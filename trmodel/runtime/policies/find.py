@@ -49,7 +49,7 @@ def find_policy(
     Raises
     ------
     InputError
-        If there is none of that name, it cannot be made, or is for another number of models.
+        If there is none of that name, it cannot be made, or is for other models.
     """
     if name == "bernoulli" and options:
         raise InputError(f"policy_options: bernoulli takes none, got {', '.join(options)}")
@@ -75,6 +75,10 @@ def find_policy(
     M = len(transition_probability)
     if policy.models not in (None, M):
         raise InputError(f"policy: {name} goes between {policy.models} models, the server has {M}")
+    if beyond := sorted(place for place in policy.places if place >= M):
+        raise InputError(
+            f"policy_options: {name} names model {beyond[0]}, the server has 0 to {M - 1}"
+        )
     return policy
 
 

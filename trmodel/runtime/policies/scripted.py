@@ -21,14 +21,17 @@ class Scripted(Policy):
     Raises
     ------
     ValueError
-        If the script is empty or does not consist of places.
+        If the script is empty, or something is not the place of a model.
     """
 
     def __init__(self, script: Sequence[int], drop_on_leaving: Sequence[int] = ()) -> None:
         self.script = list(script)
-        if not self.script or not all(type(j) is int and j >= 0 for j in self.script):
+        if not self.script or not _places(self.script):
             raise ValueError("the script must be a list of models by their place: 0, 1, ...")
+        if not _places(drop_on_leaving):
+            raise ValueError("drop_on_leaving must be a list of models by their place: 0, 1, ...")
         self.drop_on_leaving = frozenset(drop_on_leaving)
+        self.places = frozenset(self.script) | self.drop_on_leaving
 
     def route(self, batch: Batch, result: StepResult) -> list[int]:
         return [self.script[request.steps % len(self.script)] for request in batch.requests]
@@ -37,3 +40,7 @@ class Scripted(Policy):
         self, request: Request, token_ids: list[int], source: int, destination: int
     ) -> list[int]:
         return [] if source != destination and source in self.drop_on_leaving else token_ids
+
+
+def _places(models: Sequence[int]) -> bool:
+    return all(type(j) is int and j >= 0 for j in models)

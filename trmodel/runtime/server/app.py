@@ -19,17 +19,26 @@ from trmodel.runtime.server.completions import Completions
 from trmodel.runtime.server.errors import ApiError, show
 from trmodel.runtime.server.meter import Meter
 from trmodel.runtime.server.metrics import FrontCollector
-from trmodel.runtime.server.tokenizer import ByteTokenizer
+from trmodel.runtime.server.tokenizer import ByteTokenizer, Tokenizer
 
 if TYPE_CHECKING:
     from trmodel.runtime.controller import Controller
 
 
-def make_app(front: Front, controller: Controller | None = None) -> Starlette:
-    """Put a front end behind HTTP; with a controller, its decisions too."""
+def make_app(
+    front: Front, controller: Controller | None = None, tokenizer: Tokenizer | None = None
+) -> Starlette:
+    """Put a front end behind HTTP; with a controller, its decisions too.
+
+    Parameters
+    ----------
+    tokenizer
+        Of the models; without one, tokens are bytes.
+    """
     meter = Meter()
     meter.registry.register(FrontCollector(front, controller))
-    completions, admin = Completions(front, ByteTokenizer(), meter), Admin(front, controller)
+    completions = Completions(front, tokenizer or ByteTokenizer(), meter)
+    admin = Admin(front, controller)
     model = {
         "id": front.plan.config.http.model_name,
         "object": "model",

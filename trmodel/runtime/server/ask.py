@@ -7,16 +7,18 @@ that silently means something else than was asked for is worse than none.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from trmodel.documents import Number, WholeNumber, validation_problems
+from trmodel.documents import Number, WholeNumber, shown, validation_problems
+from trmodel.documents.words import scalar
+from trmodel.errors import InputError
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.messages import Sampling
 from trmodel.runtime.server.errors import ApiError
+from trmodel.runtime.server.refusals import TEXT_ONLY, without_refused
 from trmodel.runtime.server.tokenizer import Tokenizer
 
 MOST_CHOICES = 128
@@ -26,35 +28,7 @@ DEFAULT_TOKENS = 16
 _NEXT_CHOICE = 1_000_003
 """What the seeds of a request's choices differ by."""
 
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "audio": (),
-    "best_of": (1,),
-    "echo": (False,),
-    "frequency_penalty": (0,),
-    "function_call": ("none",),
-    "functions": ([],),
-    "logit_bias": ({},),
-    "logprobs": (False,),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "modalities": (["text"],),
-    "prediction": (),
-    "presence_penalty": (0,),
-    "reasoning_effort": (),
-    "repetition_penalty": (1,),
-    "response_format": ({"type": "text"},),
-    "suffix": ("",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_k": (-1, 0),
-    "top_logprobs": (0,),
-    "verbosity": (),
-    "web_search_options": (),
-}
-"""Fields that are not supported, and the values (null besides) with which they change nothing."""
-
 IGNORED = (
-    "ignore_eos",
     "metadata",
     "parallel_tool_calls",
     "prompt_cache_key",
@@ -63,7 +37,7 @@ IGNORED = (
     "store",
     "user",
 )
-"""Fields that have no effect on what these models reply."""
+"""Fields that have no effect on a reply."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +77,7 @@ class _StreamOptions(BaseModel):
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     model: str
+    ignore_eos: bool | None = None
     n: Annotated[WholeNumber, Field(ge=1, le=MOST_CHOICES)] | None = None
     seed: WholeNumber | None = None
     stop: Any = None
@@ -117,24 +92,34 @@ class _TextBody(_Body):
     prompt: Any
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    type: Literal["text"]
-    text: str
+def _text(content: Any) -> Any:
+    """Join a content of parts, which must all be text."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise ValueError(f"must be a text or a list of parts, got {scalar(content)}")
+    problems = [f"[{i}]{why}" for i, part in enumerate(content) if (why := _wrong_part(part))]
+    if problems:
+        raise InputError(problems)
+    return "".join(part["text"] for part in content)
+
+
+def _wrong_part(part: Any) -> str | None:
+    if not isinstance(part, dict):
+        return f": must be an object with type and text, got {scalar(part)}"
+    kind = part.get("type")
+    if isinstance(kind, str) and kind != "text":
+        return f": a part of type {shown(kind)[:60]} is not supported{TEXT_ONLY}"
+    if set(part) != {"type", "text"} or not isinstance(part["text"], str):
+        return ': must be {"type": "text", "text": "..."}'
+    return None
 
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Part]
+    content: Annotated[str, BeforeValidator(_text)]
     name: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The content in one piece."""
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content)
 
 
 class _ChatBody(_Body):
@@ -155,12 +140,12 @@ def read_ask(data: Any, chat: bool, config: ServerConfig, tokenizer: Tokenizer) 
     """
     if not isinstance(data, dict):
         raise ApiError(400, "the body must be a JSON object")
-    data = _known(data)
+    data = {k: v for k, v in without_refused(data).items() if k not in IGNORED}
     body: _ChatBody | _TextBody
     if chat:
         body = _parsed(_ChatBody, data)
         most, field = body.max_completion_tokens or body.max_tokens, "max_completion_tokens"
-        prompts = [tokenizer.encode_chat([(m.role, m.text) for m in body.messages])]
+        prompts = [_conversation(body, tokenizer)]
     else:
         body = _parsed(_TextBody, data)
         most, field = body.max_tokens or DEFAULT_TOKENS, "max_tokens"
@@ -187,6 +172,7 @@ def read_ask(data: Any, chat: bool, config: ServerConfig, tokenizer: Tokenizer) 
                 temperature=1.0 if body.temperature is None else body.temperature,
                 top_p=1.0 if body.top_p is None else body.top_p,
                 seed=(seed + len(choices) * _NEXT_CHOICE) % (1 << 63),
+                stop_ids=() if body.ignore_eos else tokenizer.end_ids,
             )
             choices.append(Choice(prompt, sampling))
     return Ask(
@@ -199,17 +185,6 @@ def read_ask(data: Any, chat: bool, config: ServerConfig, tokenizer: Tokenizer) 
     )
 
 
-def _known(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what changes nothing; refuse what would and is not supported."""
-    for field, neutral in NEUTRAL.items():
-        value = data.get(field)
-        # In Python 0 == False, but logprobs of 0 asks for something.
-        same = any(value == x and (type(value) is bool) == (type(x) is bool) for x in neutral)
-        if value is not None and not same:
-            raise ApiError(400, f"{field}: is not supported", field, "unsupported_parameter")
-    return {k: v for k, v in data.items() if k not in NEUTRAL and k not in IGNORED}
-
-
 def _parsed(cls: type[AnyBody], data: dict[str, Any]) -> AnyBody:
     try:
         return cls.model_validate(data)
@@ -218,6 +193,13 @@ def _parsed(cls: type[AnyBody], data: dict[str, Any]) -> AnyBody:
         unknown = error.errors()[0]["type"] == "extra_forbidden"
         code = "unknown_parameter" if unknown else None
         raise ApiError(400, message, str(error.errors()[0]["loc"][0]), code) from None
+
+
+def _conversation(body: _ChatBody, tokenizer: Tokenizer) -> tuple[int, ...]:
+    try:
+        return tokenizer.encode_chat([(m.role, m.content) for m in body.messages])
+    except InputError as error:
+        raise ApiError(400, f"messages: {error}", "messages") from None
 
 
 def _prompts(prompt: Any, tokenizer: Tokenizer) -> list[tuple[int, ...]]:

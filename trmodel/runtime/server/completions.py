@@ -42,7 +42,8 @@ class Completions:
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         config = self._front.plan.config
         data = await json_of(request, config.http.max_body_bytes)
-        ask = read_ask(data, chat, config, self._tokenizer)
+        # Megabytes of text take a tokenizer seconds, in which other streams must go on.
+        ask = await asyncio.to_thread(read_ask, data, chat, config, self._tokenizer)
         shape = Shape(
             id=("chatcmpl-" if chat else "cmpl-") + secrets.token_hex(12),
             created=int(time.time()),

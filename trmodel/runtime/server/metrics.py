@@ -40,6 +40,7 @@ _SECONDS = {
     "threshold_wait": "Request-seconds in the queue while the model was idle.",
     "batch_wait": "Request-seconds in the queue while the model ran.",
     "forward": "Request-seconds in running batches.",
+    "extend": "Those of them in batches in which some request read more than one token.",
     "route": "Request-seconds from the end of a step to the handing on.",
 }
 

@@ -41,7 +41,9 @@ class Replies:
         self._front, self._meter = front, meter
         self._came: asyncio.Queue[tuple[int, Event, float]] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._decoders = [tokenizer.decoder() for _ in ask.choices]
+        self._decoders = [
+            tokenizer.decoder(() if ask.chat else choice.prompt) for choice in ask.choices
+        ]
         self._stops = [StopFinder(ask.stops) for _ in ask.choices]
         self._heard_at = [0.0] * len(ask.choices)
         self._spoke = [False] * len(ask.choices)

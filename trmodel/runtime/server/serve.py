@@ -20,6 +20,7 @@ from trmodel.runtime.config import HttpConfig, ServerConfig
 from trmodel.runtime.front import Front
 from trmodel.runtime.plan import make_plan
 from trmodel.runtime.server.app import make_app
+from trmodel.runtime.server.tokenizer import tokenizer_of
 
 if TYPE_CHECKING:
     from trmodel.runtime.controller import Controller
@@ -70,7 +71,7 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
         loop.add_signal_handler(number, told)
     server = _Server(
         uvicorn.Config(
-            make_app(front, controller),
+            make_app(front, controller, tokenizer_of(front.plan.config)),
             lifespan="off",
             log_config=None,
             access_log=False,

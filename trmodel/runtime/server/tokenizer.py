@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Sequence
 from typing import Protocol
 
+from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.replay import VOCABULARY
 
 
@@ -22,27 +23,58 @@ class Decoder(Protocol):
 
 
 class Tokenizer(Protocol):
-    """What belongs to a family of models that share their tokens."""
+    """What belongs to a family of models that share their tokens.
+
+    Attributes
+    ----------
+    vocabulary
+        Tokens are below it.
+    end_ids
+        Tokens that end a reply.
+    """
 
     vocabulary: int
+    end_ids: tuple[int, ...]
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Turn a text into tokens."""
         ...
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-        """Turn roles and contents into the prompt of the next reply."""
+        """Turn roles and contents into the prompt of the next reply.
+
+        Raises
+        ------
+        InputError
+            If these models cannot be asked so.
+        """
         ...
 
-    def decoder(self) -> Decoder:
-        """Begin to decode a reply."""
+    def decoder(self, prompt: Sequence[int] = ()) -> Decoder:
+        """Begin to decode a reply, which goes on with the text of a prompt if there is one."""
         ...
+
+
+def tokenizer_of(config: ServerConfig) -> Tokenizer:
+    """Return what turns a server's texts into tokens: bytes with the replay engine.
+
+    Raises
+    ------
+    InputError
+        If the models' tokenizer cannot be read.
+    """
+    if config.engine == "replay":
+        return ByteTokenizer()
+    from trmodel.runtime.server.hf_tokenizer import HfTokenizer
+
+    return HfTokenizer(next(iter(config.models.values())).path)
 
 
 class ByteTokenizer:
     """Tokens are the bytes of UTF-8: what the replay engine speaks."""
 
     vocabulary = VOCABULARY
+    end_ids: tuple[int, ...] = ()
 
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.encode("utf-8", errors="replace"))
@@ -51,7 +83,7 @@ class ByteTokenizer:
         lines = [f"{role}: {content}\n" for role, content in messages]
         return self.encode("".join(lines) + "assistant: ")
 
-    def decoder(self) -> Decoder:
+    def decoder(self, prompt: Sequence[int] = ()) -> Decoder:
         return _ByteDecoder()
 
 

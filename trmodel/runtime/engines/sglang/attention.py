@@ -19,7 +19,7 @@ def register() -> None:
     from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
     from torch.nn.functional import scaled_dot_product_attention
 
-    class Backend(TorchNativeAttnBackend):  # type: ignore[misc]
+    class Backend(TorchNativeAttnBackend):
         def _run_sdpa_forward_extend(
             self,
             query: Any,

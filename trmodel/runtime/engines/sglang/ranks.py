@@ -33,10 +33,11 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Forward(msgspec.Struct, frozen=True, tag=True):
-    """Make a pass: requests by name, and what each is to read."""
+    """Make a pass: requests by name, and what each is to read, or only to hold (`occupy`)."""
 
     names: tuple[str, ...]
     unseen: tuple[tuple[int, ...], ...]
+    read: bool = True
 
 
 class Cut(msgspec.Struct, frozen=True, tag=True):
@@ -78,6 +79,12 @@ class SplitRunner(Runner):
         names = tuple(held.req.rid for held in helds)
         self._tell(Forward(names, tuple(map(tuple, unseen))))
         return super().forward(helds, unseen)
+
+    def occupy(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> None:
+        """See `Runner.occupy`."""
+        names = tuple(held.req.rid for held in helds)
+        self._tell(Forward(names, tuple(map(tuple, unseen)), read=False))
+        super().occupy(helds, unseen)
 
     def cut(self, held: Held, length: int) -> None:
         """See `Runner.cut`."""
@@ -139,7 +146,8 @@ def main() -> int:
             for name in command.names:
                 if name not in helds:
                     helds[name] = runner.new(name)
-            runner.forward([helds[name] for name in command.names], command.unseen)
+            do = runner.forward if command.read else runner.occupy
+            do([helds[name] for name in command.names], command.unseen)
         elif isinstance(command, Cut) and command.name in helds:
             runner.cut(helds[command.name], command.length)
             if command.length == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,9 @@ def prepare(options: EngineOptions) -> None:
             cores = sorted(os.sched_getaffinity(0))
             each = [str(cores[rank % len(cores)]) for rank in range(options.tp)]
             os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(each)
-    # SGLang tells of every model family that it cannot import; one that is needed raises.
+    # What SGLang cannot import it tells of, model family by family; what is needed raises.
+    warnings.filterwarnings("ignore", module="sglang")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("sglang").setLevel(logging.ERROR)
     logging.getLogger("sglang.srt.models.registry").setLevel(logging.CRITICAL)
     try:
