@@ -193,6 +193,16 @@ def test_a_failed_pass_leaves_nothing_behind(engine, loaded, monkeypatch):
     assert engine.kv_tokens == 4
 
 
+def test_tokens_that_only_fill_up_the_shape_are_never_chosen(engine, loaded):
+    one = request(1, [5, 6, 7])
+    best = step(engine, [one]).token_ids[0]
+    assert best > 0
+    engine.vocabulary = best
+    result = step(engine, [one])
+    assert result.tensors["logits"].shape == (1, best)
+    assert result.token_ids[0] < best
+
+
 def test_releasing_what_is_not_known_does_nothing(engine):
     engine.release(99)
 

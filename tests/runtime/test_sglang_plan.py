@@ -20,20 +20,20 @@ SHAPE = {
     "hidden_size": 512,
     "max_position_embeddings": 2048,
     "dtype": "bfloat16",
+    "vocab_size": 8,
 }
+TOKENIZER = {"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}
 MIB = 2**20
 
 
 @pytest.fixture
-def folders(tmp_path, monkeypatch):
-    """Folders of two models, whose vocabularies are taken to agree."""
-    monkeypatch.setattr(
-        "trmodel.runtime.engines.sglang.vocabulary.check_vocabularies", lambda paths: None
-    )
+def folders(tmp_path):
+    """Folders of two models with one small vocabulary."""
     for name, mib in (("small", 1), ("large", 9)):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(SHAPE))
+        (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
         with open(folder / "model.safetensors", "wb") as file:
             file.truncate(mib * MIB)
     return tmp_path
@@ -85,6 +85,7 @@ def test_engines_are_told_in_the_order_of_the_routing(folders):
     assert large["path"].endswith("large")
     assert small["kind"] == "sglang"
     assert small["requests"] == 6
+    assert small["vocabulary"] == large["vocabulary"] == 2
     assert small["max_context"] == plan.config.max_context == 2048
     assert small["kv_tokens"] == plan.config.kv_tokens == 6 * 2048
 

@@ -35,10 +35,19 @@ class SglangEngine:
         The model.
     needs
         What the policy wants of each step; see `StepResult.tensors`.
+    vocabulary
+        Tokens that there are; logits beyond are cut off.
     """
 
-    def __init__(self, model: int, runner: Runner, needs: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: int,
+        runner: Runner,
+        needs: Collection[str] = (),
+        vocabulary: int | None = None,
+    ) -> None:
         self.model, self.runner, self.needs = model, runner, frozenset(needs)
+        self.vocabulary = vocabulary
         self.dropped = 0
         """Caches given up for want of room."""
         self._held: OrderedDict[int, Held] = OrderedDict()
@@ -157,7 +166,8 @@ class SglangEngine:
     def _result(self, requests: Sequence[Request], passes: Sequence[Pass]) -> StepResult:
         torch = self.runner.torch
         with torch.inference_mode():
-            logits = _joined(torch, [one.logits for one in passes]).float()
+            logits = _joined(torch, [one.logits for one in passes])
+            logits = logits[:, : self.vocabulary].float()
             token_ids = choose(logits, requests, self.model)
             tensors = {}
             if "logits" in self.needs:

@@ -22,6 +22,9 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         First GPU, and over how many the model is split.
     cores
         The process's cores; empty for all.
+    vocabulary
+        Tokens that there are: logits of those beyond, which only fill up the model's shape, are
+        cut off. None for all.
     kv_tokens
         Tokens that the cache holds; None for what SGLang finds room for.
     cuda_graphs
@@ -38,6 +41,7 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: int = 0
     tp: int = 1
     cores: tuple[int, ...] = ()
+    vocabulary: int | None = None
     kv_tokens: int | None = None
     max_batch: int = 32
     max_context: int = 4096

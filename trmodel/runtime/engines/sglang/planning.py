@@ -17,6 +17,7 @@ from trmodel.profile.tables import DecodeTable, Provenance
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.engines.sglang.options import EngineOptions
+from trmodel.runtime.engines.sglang.vocabulary import read_vocabulary
 
 UNMEASURED = "unmeasured"
 """Name of the profile of a server whose steps were not measured yet."""
@@ -124,6 +125,7 @@ def limits(config: ServerConfig) -> ServerConfig:
 def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOptions]:
     """Return what each model's engine is told, in the order of the names; see `limits`."""
     common = config.sglang
+    vocabulary = read_vocabulary(next(iter(config.models.values())).path)  # that of all
     return [
         EngineOptions(
             path=model.path,
@@ -132,6 +134,7 @@ def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOpt
             gpu=model.gpu,
             tp=model.tp,
             cores=model.cores,
+            vocabulary=vocabulary.size,
             kv_tokens=model.kv_tokens or config.kv_tokens,
             max_batch=config.max_batch or config.max_live,
             max_context=config.max_context,

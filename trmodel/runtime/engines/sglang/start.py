@@ -56,7 +56,7 @@ def start_engine(
             runner.capacity,
             options.kv_tokens,
         )
-    return SglangEngine(model, runner, needs)
+    return SglangEngine(model, runner, needs, options.vocabulary)
 
 
 def prepare(options: EngineOptions) -> None:
