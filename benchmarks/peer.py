@@ -185,7 +185,7 @@ def standard_serving(
     """
     from sglang.srt.entrypoints.engine import Engine
 
-    class WithAttention(Engine):  # type: ignore[misc]
+    class WithAttention(Engine):
         run_scheduler_process_func = staticmethod(run_scheduler)
 
     engines: list[Any] = []

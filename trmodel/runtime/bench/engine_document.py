@@ -115,7 +115,7 @@ def _model(
     if memory is not None and ready.kv_bytes_per_token is not None:
         memory = memory.model_copy(
             update={
-                "kv_bytes_per_token": round(ready.kv_bytes_per_token),
+                "kv_bytes_per_token": round(ready.kv_bytes_per_token * like.tensor_parallel),
                 "provenance": Provenance(
                     method="measured", source=where, note="Weights as stored, the cache as made."
                 ),

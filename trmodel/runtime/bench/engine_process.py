@@ -18,6 +18,8 @@ from trmodel.runtime.spec import SubserverSpec
 STEP_S = 600.0
 """So long an answer may take beyond the seconds asked for."""
 
+_END_S = 10.0
+
 AnyAnswer = TypeVar("AnyAnswer", Ready, Times)
 
 
@@ -73,12 +75,17 @@ class EngineProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None

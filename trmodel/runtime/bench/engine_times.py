@@ -83,7 +83,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     Attributes
     ----------
     kv_capacity, kv_bytes_per_token
-        Tokens that its cache holds, and bytes of one; None if it has no cache.
+        Tokens that its cache holds, and bytes of one on each GPU; None if it has no cache.
     """
 
     kv_capacity: int | None = None

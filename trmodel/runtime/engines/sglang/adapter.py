@@ -124,7 +124,8 @@ class Runner:
     @property
     def kv_bytes_per_token(self) -> float:
         """Bytes of the pool for one token."""
-        return float(self._model.token_to_kv_pool.mem_usage * 2**30 / self.capacity)
+        slots = self.capacity + 1  # one is for what padding writes
+        return float(self._model.token_to_kv_pool.mem_usage * 2**30 / slots)
 
     def new(self, name: str) -> Held:
         """Make a request that holds nothing yet."""
