@@ -110,8 +110,9 @@ def test_the_measured_profile_tunes(measured):
     like = load_profile("a100-paper").profile
     profile = steps.profile(like, "own", "test", None)
     small, large = (model.decode for model in profile.models)
-    assert small.latency_ms[0] == pytest.approx(6.4, abs=0.4)
-    assert large.latency_ms[0] == pytest.approx(28.4, abs=0.5)
+    # The engine waits for 6.0 and 27.9 ms; the rest is the executor's, or a busy machine's.
+    assert 6.0 < small.latency_ms[0] < 8.0
+    assert 27.9 < large.latency_ms[0] < 31.0
     assert large.batch[-1] == 8
     assert "standard deviation" in large.provenance.note
     assert 0.05 < profile.handoff.latency_ms < 5.0

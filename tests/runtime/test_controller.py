@@ -95,9 +95,10 @@ def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
         best = tune_system(system, [N]).row(N)
 
         def good():
+            """Within 1 % of the best for the profile, or as good as it gets on a busy machine."""
             used = predict_chain(system, front.desk.vectors[N - 1]).throughput_tok_s
-            # With the steps of a busy machine neighbours of the best are as good or better.
-            return used > 0.97 * best.throughput_tok_s and front.desk.table_in_use
+            near = used > 0.99 * best.throughput_tok_s
+            return (near or kept_at(0.5, controller)) and front.desk.table_in_use
 
         assert not good()
         while not good():
@@ -108,6 +109,16 @@ def test_after_a_change_the_thresholds_are_those_of_the_offline_tuner(shifting):
     assert last.outcome in ("changed", "kept")
     assert any(decision.outcome == "changed" for decision in controller.decisions)
     assert controller.outcomes["changed"] >= 1
+
+
+def kept_at(p, controller):
+    """Whether the last decision found nothing better for what it took for p and the step times."""
+    last = controller.decisions[-1] if controller.decisions else None
+    return last is not None and last.outcome == "kept" and abs(_p(last) - p) < 0.05
+
+
+def _p(decision):
+    return decision.transition_probability[0][1]
 
 
 def test_what_is_measured_after_a_change_is_what_the_model_predicts(shifting):
