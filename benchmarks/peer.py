@@ -74,7 +74,7 @@ class Dispatcher:
         steps: Steps,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.names, self._engines, self._steps, self._loop = tuple(names), engines, steps, loop
+        self.names, self.engines, self._steps, self._loop = tuple(names), engines, steps, loop
         self._counters = [Counters(len(names)) for _ in names]
         self._live: set[Future[None]] = set()
 
@@ -107,7 +107,7 @@ class Dispatcher:
             while tokens:
                 counters = self._counters[model]
                 asked_at = time.monotonic()
-                token, read = await self._engines[model](ids)
+                token, read = await self.engines[model](ids)
                 counters.forward_s += time.monotonic() - asked_at
                 counters.extended += read - 1
                 here, kept = model, keep

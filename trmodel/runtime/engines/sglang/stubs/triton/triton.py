@@ -55,6 +55,7 @@ stand_in(
         "cdiv": _cdiv,
         "heuristics": _decorator,
         "jit": _decorator,
+        "knobs.runtime": None,  # no place for the hook that SGLang's own server adds at its start
         "language.constexpr": _same,
         "next_power_of_2": _next_power_of_2,
     },
