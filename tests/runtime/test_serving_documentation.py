@@ -13,12 +13,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from trmodel.runtime.config import ServerConfig, load_config
+from trmodel.runtime.config import ModelConfig, ServerConfig, load_config
 from trmodel.runtime.server.ask import IGNORED
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SERVING = (ROOT / "docs" / "serving.md").read_text()
+REAL_MODELS = (ROOT / "docs" / "sglang.md").read_text()
 PROGRAM = Path(sys.executable).with_name("trmodel")
 
 
@@ -96,12 +97,17 @@ def fields(cls, prefix=""):
 
 @pytest.mark.parametrize("name", list(fields(ServerConfig)))
 def test_every_setting_is_documented(name):
-    assert f"`{name}`" in SERVING
+    assert f"`{name}`" in SERVING + REAL_MODELS
+
+
+@pytest.mark.parametrize("name", ModelConfig.model_fields)
+def test_every_setting_of_a_model_is_documented(name):
+    assert f"`models.NAME.{name}`" in REAL_MODELS
 
 
 @pytest.mark.parametrize("name", IGNORED)
 def test_every_field_without_effect_is_documented(name):
-    assert f"`{name}`" in SERVING
+    assert f"`{name}`" in SERVING + REAL_MODELS
 
 
 def test_every_metric_is_documented(server):
