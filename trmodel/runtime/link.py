@@ -15,8 +15,12 @@ from collections import deque
 from trmodel.runtime.messages import Frame, LiveCount, Message
 
 RESEND_AFTER_S = 0.25
+ACKNOWLEDGE_AFTER_S = 0.02
+"""An acknowledgement waits so long for a message to go with: a frame of its own wakes the peer for
+nothing else, which costs a running engine time."""
 HEARTBEAT_S = 0.5
 MESSAGES_IN_FRAME = 256
+_AT_ONCE = float("-inf")
 CAPACITY = 20_000
 """Messages that may wait for an acknowledgement before the link says it is full."""
 
@@ -51,7 +55,8 @@ class Link:
         self._sent = 0
         """Number of the first message that was never sent."""
         self._expected = 0
-        self._owes_acknowledgement = False
+        self._owes_since: float | None = None
+        """Since when the peer is to hear what was received; None if it has."""
         self._told: LiveCount | None = None
         self._spoke_at = self._moved_at = float("-inf")
 
@@ -86,11 +91,12 @@ class Link:
             messages = tuple(self._unacknowledged[start + m] for m in range(count))
             made.append(self._frame(messages, live))
             self._sent += count
-        due = self._owes_acknowledgement or now - self._spoke_at >= HEARTBEAT_S
+        owed = self._owes_since is not None and now - self._owes_since >= ACKNOWLEDGE_AFTER_S
+        due = owed or now - self._spoke_at >= HEARTBEAT_S
         if not made and (due or live != self._told):
             made.append(self._frame((), live))
         if made:
-            self._spoke_at, self._told, self._owes_acknowledgement = now, live, False
+            self._spoke_at, self._told, self._owes_since = now, live, None
         return made
 
     def _hello(self, now: float, live: LiveCount) -> list[Frame]:
@@ -130,7 +136,7 @@ class Link:
         if frame.to_incarnation != self.incarnation:
             # Meant for whoever was here before, or its sender does not know me yet: numbers and
             # acknowledgements are of another conversation. My answer tells it who I am.
-            self._owes_acknowledgement = True
+            self._owe(_AT_ONCE)
             self.dropped += bool(frame.messages)
             return []
         if frame.acknowledged > self._first:
@@ -140,12 +146,15 @@ class Link:
             self._sent = max(self._sent, self._first)
             self._moved_at = now
         if frame.messages:
-            self._owes_acknowledgement = True
+            self._owe(now)
         fresh = self._expected - frame.first
         if not 0 <= fresh < len(frame.messages):
             return []  # all known already, or something before it is still missing
         self._expected = frame.first + len(frame.messages)
         return list(frame.messages[fresh:])
+
+    def _owe(self, since: float) -> None:
+        self._owes_since = min(since, since if self._owes_since is None else self._owes_since)
 
     def meet(self, peer_incarnation: int) -> list[Message]:
         """Begin anew with a newer incarnation of the peer; return what the old one may lack."""
@@ -153,7 +162,7 @@ class Link:
             return []
         left, met_before = self.unacknowledged, self.peer_incarnation > 0
         self.peer_incarnation = peer_incarnation
-        self._owes_acknowledgement = True
+        self._owe(_AT_ONCE)
         if not met_before:
             return []
         self._begin()
