@@ -7,6 +7,7 @@ the engine works or a socket is used, so that neither waits for the other's work
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -89,6 +90,9 @@ class Subserver:
 
     def run(self) -> None:
         """Serve until stopped or superseded."""
+        # What has been loaded stays: the collector need not look through it again and again.
+        gc.collect()
+        gc.freeze()
         self.node.start()
         next_count = next_check = time.monotonic()
         try:
