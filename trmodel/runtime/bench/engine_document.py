@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from trmodel._version import __version__
 from trmodel.documents import parse_document
 from trmodel.profile import Profile, load_profile
 from trmodel.profile.build import choose_routing
 from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown
+from trmodel.profile.smooth import AnyTable
 from trmodel.profile.tables import DecodeTable, ExtendTable, Provenance
 from trmodel.routing import Routing
-from trmodel.runtime.bench.engine_overhead import overheads
+from trmodel.runtime.bench.engine_overhead import StepExcess, excesses
 from trmodel.runtime.bench.engine_tables import Factors, Tables, Timing
 from trmodel.runtime.bench.engine_times import Ready
 from trmodel.runtime.bench.steps import GRID_MS, StepMeasurements, machine, software
@@ -99,10 +98,9 @@ def profile_of(
             "routing": routing,
         }
     )
-    overhead = overheads(found, load_profile(bare), routing)
+    excess = excesses(found, load_profile(bare), routing)
     models = tuple(
-        model.model_copy(update={"overhead": _overhead(overhead[i], tables[i], where)})
-        for i, model in enumerate(models)
+        _with_overhead(model, excess[i], tables[i], where) for i, model in enumerate(models)
     )
     changed = bare.model_copy(update={"models": models})
     return parse_document(Profile, changed.model_dump(mode="json", by_alias=True), name)
@@ -240,19 +238,44 @@ def _factor(tries: Sequence[float]) -> float:
     return round(min(max(statistics.median(tries), 1.0), MAX_SLOW_DOWN), 4)
 
 
-def _overhead(cells: Sequence[tuple[float, float]], tables: Tables, where: str) -> Overhead:
-    counts, excess = np.array(cells).T
-    mean = float(np.average(excess, weights=counts))
-    spread = math.sqrt(float(np.average((excess - mean) ** 2, weights=counts)))
+def _with_overhead(
+    model: ModelProfile, excess: StepExcess, tables: Tables, where: str
+) -> ModelProfile:
+    """Add what the executor takes: for each request to the tables, the rest as the overhead."""
+    step, request = excess.parts_ms
     route = [1000.0 * timing.route_ms for timing in tables.decode.values()]
     told = (
-        f"Whole steps of the running executor beyond these tables: mean of {counts.sum():.0f} "
-        f"steps in {len(cells)} settings and sizes, which differ by {spread:.2g} ms (standard "
-        f"deviation). The policy's decision alone took {min(route):.2g} to {max(route):.2g} us."
+        f"What whole steps of the running executor take beyond the engine's: {excess.mean_ms:.3g} "
+        f"ms on average of {excess.counts.sum():.0f} steps, in {len(excess.counts)} settings and "
+        f"sizes. The best fit is this for every step and {request:.3g} ms for each request in it, "
+        f"which is in the tables; it leaves {excess.left_ms:.2g} ms (root of the mean square). The "
+        f"policy's decision alone takes {min(route):.2g} to {max(route):.2g} microseconds."
     )
-    if mean < 0.0:
-        told += f" The mean was {mean:.2g} ms, taken as 0."
-    return Overhead(
-        value_ms=round(max(mean, 0.0), 4),
+    if excess.mean_ms < 0.0:
+        told += " As it is negative, the machine was busier while the engines were timed alone."
+    overhead = Overhead(
+        value_ms=round(step, 4),
         provenance=Provenance(method="measured", source=where, note=told),
+    )
+    changes: dict[str, Any] = {"overhead": overhead, "decode": _longer(model.decode, request)}
+    if model.extend is not None:
+        changes["extend"] = _longer(model.extend, request)
+    return model.model_copy(update=changes)
+
+
+def _longer(table: AnyTable, request_ms: float) -> AnyTable:
+    """Add so many milliseconds for each request of a batch."""
+    rows = tuple(
+        tuple(
+            round(latency + request_ms * batch, 4)
+            for latency, batch in zip(row, table.batch, strict=True)
+        )
+        for row in table.rows
+    )
+    note = f"{table.provenance.note} {request_ms:.3g} ms for each request added, see overhead."
+    return table.model_copy(
+        update={
+            "latency_ms": rows if isinstance(table.latency_ms[0], tuple) else rows[0],
+            "provenance": table.provenance.model_copy(update={"note": note}),
+        }
     )

@@ -6,7 +6,8 @@ run together, which gives their slow-downs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -19,7 +20,9 @@ from trmodel.runtime.bench.point import STALL
 
 NEW_TOKENS = (2, 4, 16, 64)
 SHORTEST_CONTEXT = 64
-PAIR_TRIES = 3
+PASSES = 3
+"""Over all entries of a table, so that what disturbs some seconds disturbs one of three times."""
+PAIR_TRIES = 5
 Factors = Mapping[tuple[int, int], Sequence[float]]
 """By models (i, j): how many times as long steps of i took while j ran, once for each try."""
 
@@ -60,6 +63,10 @@ class Timing:
     ----------
     count, left_out
         Steps that count, and those of over twice the median, which the machine held up.
+    mean_ms
+        Median over the passes of their means.
+    median_ms, deviation_ms
+        Of all steps that count.
     device_ms
         Mean between events on the GPU; None without one.
     """
@@ -73,19 +80,25 @@ class Timing:
     device_ms: float | None
 
     @classmethod
-    def of(cls, times: Times) -> Timing:
-        """Summarise steps one by one."""
-        steps = np.asarray(times.step_ms)
-        median = float(np.median(steps))
-        kept = steps <= STALL * median
+    def of(cls, passes: Sequence[Times]) -> Timing:
+        """Summarise the steps of some passes."""
+        steps = [np.asarray(times.step_ms) for times in passes]
+        kept = [each <= STALL * np.median(each) for each in steps]
+        good = [each[those] for each, those in zip(steps, kept, strict=True)]
+        pooled = np.concatenate(good)
+        on_device = [
+            np.asarray(times.device_ms)[those].mean()
+            for times, those in zip(passes, kept, strict=True)
+            if times.device_ms
+        ]
         return cls(
-            count=int(kept.sum()),
-            left_out=int((~kept).sum()),
-            mean_ms=float(steps[kept].mean()),
-            median_ms=median,
-            deviation_ms=float(steps[kept].std()),
-            route_ms=float(np.median(times.route_ms)),
-            device_ms=float(np.asarray(times.device_ms)[kept].mean()) if times.device_ms else None,
+            count=len(pooled),
+            left_out=sum(map(len, steps)) - len(pooled),
+            mean_ms=float(np.median([each.mean() for each in good])),
+            median_ms=float(np.median(pooled)),
+            deviation_ms=float(pooled.std()),
+            route_ms=float(np.median(np.concatenate([times.route_ms for times in passes]))),
+            device_ms=float(np.median(on_device)) if on_device else None,
         )
 
 
@@ -162,27 +175,31 @@ def choose_grid(
 def time_tables(
     engine: EngineProcess, grid: Grid, seconds: float, done: Callable[[], None]
 ) -> Tables:
-    """Time every entry of one model's tables.
+    """Time every entry of one model's tables, in `PASSES` over them.
 
     Parameters
     ----------
     seconds
-        For each entry.
+        For each entry, all passes together; one whose steps take long gets one pass.
     done
-        Called after each.
+        Called after each entry of each pass.
     """
-
-    def timed(cells: Iterator[tuple[int, int, int]]) -> Iterator[Timing]:
-        for batch, context, new in cells:
-            yield Timing.of(engine.time(batch, context, new, seconds))
+    cells = [(b, c, 1) for c in grid.contexts for b in grid.batches]
+    cells += [(b, grid.middle, k) for k in grid.new_tokens for b in grid.batches]
+    found: dict[tuple[int, int, int], list[Times]] = {cell: [] for cell in cells}
+    spent = dict.fromkeys(cells, 0.0)
+    for _ in range(PASSES):
+        for cell in cells:
+            if spent[cell] <= seconds:
+                start = time.monotonic()
+                found[cell].append(engine.time(*cell, seconds / PASSES))
+                spent[cell] += time.monotonic() - start
             done()
-
-    decode = [(context, batch) for context in grid.contexts for batch in grid.batches]
-    extend = [(new, batch) for new in grid.new_tokens for batch in grid.batches]
+    timings = {cell: Timing.of(passes) for cell, passes in found.items()}
     return Tables(
         grid,
-        dict(zip(decode, timed((b, c, 1) for c, b in decode), strict=True)),
-        dict(zip(extend, timed((b, grid.middle, k) for k, b in extend), strict=True)),
+        {(c, b): timing for (b, c, k), timing in timings.items() if k == 1},
+        {(k, b): timing for (b, _, k), timing in timings.items() if k > 1},
     )
 
 
@@ -198,9 +215,9 @@ def slow_downs(
     found: dict[tuple[int, int], list[float]] = {}
     for i, j in permutations(range(len(engines)), 2):
         for _ in range(PAIR_TRIES):
-            alone = Timing.of(engines[i].time(batch, grid.middle, 1, seconds))
+            alone = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
             with engines[j].running(batch, grid.middle):
-                beside = Timing.of(engines[i].time(batch, grid.middle, 1, seconds))
+                beside = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
             found.setdefault((i, j), []).append(beside.mean_ms / alone.mean_ms)
         done()
     return found

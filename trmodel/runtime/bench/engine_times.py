@@ -30,9 +30,9 @@ from trmodel.runtime.request import Batch, Request
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.subserver import LOG_FORMAT, make_engine, make_policy
 
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = 2
 """Not counted at the start of every command: graphs, kernels and caches come to be."""
-FEWEST_STEPS, MOST_STEPS = 5, 2000
+FEWEST_STEPS, MOST_STEPS = 4, 2000
 GROWTH = 32
 """Tokens by which requests may outgrow the context asked for."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -31,6 +31,8 @@ class ClosedLoop:
     ----------
     target, N
         The server and how many requests.
+    prompt
+        Of every request.
     reply_tokens
         Length of every reply.
     seed
@@ -39,9 +41,15 @@ class ClosedLoop:
     """
 
     def __init__(
-        self, target: Target, N: int, reply_tokens: int = REPLY_TOKENS, seed: int = 0
+        self,
+        target: Target,
+        N: int,
+        reply_tokens: int = REPLY_TOKENS,
+        seed: int = 0,
+        prompt: Sequence[int] = PROMPT,
     ) -> None:
         self.target, self.N, self.reply_tokens = target, N, reply_tokens
+        self.prompt = prompt
         self.replies: list[Heard] = []
         self.failed: str | None = None
         self._seeds = count(seed)
@@ -91,7 +99,9 @@ class ClosedLoop:
                 self._ended.append(worker)
                 self._more.release()
 
-        self._enders[worker] = self.target.ask(PROMPT, self.reply_tokens, next(self._seeds), hear)
+        self._enders[worker] = self.target.ask(
+            self.prompt, self.reply_tokens, next(self._seeds), hear
+        )
 
     def _ask_anew(self) -> None:
         # Not where a reply's end is heard: that thread must go on receiving.

@@ -19,7 +19,7 @@ import numpy as np
 from trmodel._version import __version__
 from trmodel.errors import TrmodelError, UsageError
 from trmodel.launch import is_live, require_live
-from trmodel.runtime.bench.loop import REPLY_TOKENS, ClosedLoop
+from trmodel.runtime.bench.loop import PROMPT, REPLY_TOKENS, ClosedLoop
 from trmodel.runtime.bench.target import Stats, Target, wait_for
 from trmodel.runtime.counters import Bins, late, summary
 from trmodel.runtime.table import Vectors
@@ -61,6 +61,7 @@ def measure_point(
     warm_up: float = 3.0,
     reply_tokens: int = REPLY_TOKENS,
     seed: int = 0,
+    prompt: Sequence[int] = PROMPT,
     record: bool = False,
     confidence: float = 0.95,
 ) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def measure_point(
     ----------
     seconds, warm_up
         Length of the window, and what comes before it.
-    reply_tokens, seed
+    reply_tokens, seed, prompt
         See `ClosedLoop`.
     record
         Keep when every token came.
@@ -92,7 +93,7 @@ def measure_point(
     wait_for(lambda: target.stats().table_in_use, _TABLE_S, "the thresholds are not in use")
     started = datetime.now(UTC)
     load_before = os.getloadavg()[0]
-    with ClosedLoop(target, N, reply_tokens, seed) as loop:
+    with ClosedLoop(target, N, reply_tokens, seed, prompt) as loop:
         _pause(loop, warm_up)
         first, start = target.stats(), time.monotonic()
         _pause(loop, seconds)
