@@ -75,9 +75,10 @@ def test_contexts_take_room_without_being_read(models):
         read.clear()
         stepper.run(Ask(batch, context, new, 0.0))
         assert all(len(step) == batch for step in read)
-        assert {count for step in read for _, count in step} == {new}
-        assert {held for step in read for held, _ in step} <= set(
-            range(context, context + GROWTH + new + 1)
+        brought = [count for step in read for _, count in step]
+        assert sum(brought) == new * len(brought)
+        assert all(
+            context <= held <= context + GROWTH + 2 * new for step in read for held, _ in step
         )
-        assert batch * context <= engine.kv_tokens <= batch * (context + GROWTH + 2 * new)
+        assert batch * context <= engine.kv_tokens <= batch * (context + GROWTH + 4 * new)
     assert engine.dropped == 0

@@ -19,6 +19,7 @@ from trmodel.runtime.bench.engine_tables import (
     PAIR_TRIES,
     PASSES,
     Timing,
+    batches_up_to,
     choose_grid,
     contexts_up_to,
     slow_downs,
@@ -42,7 +43,7 @@ def test_contexts_reach_the_largest_and_no_two_are_far_apart():
 def test_a_grid_fits_into_the_room_there_is():
     grid = choose_grid([1, 2, 4], 300)
     assert grid.contexts[-1] + 1 + GROWTH <= 300
-    assert grid.middle + max(grid.new_tokens) + GROWTH <= 300
+    assert grid.middle + 2 * max(grid.new_tokens) + GROWTH <= 300
     assert choose_grid([1], 300, [30, 10], [1, 5, 3]).new_tokens == (3, 5)
     with pytest.raises(UsageError, match="there is room for 300"):
         choose_grid([1], 300, contexts=[280])
@@ -50,6 +51,9 @@ def test_a_grid_fits_into_the_room_there_is():
         choose_grid([1], 300, contexts=[100], new_tokens=[200])
     with pytest.raises(UsageError, match="no room"):
         choose_grid([1], GROWTH)
+    assert batches_up_to(1) == (1,)
+    assert batches_up_to(8) == (1, 2, 3, 4, 6, 8)
+    assert batches_up_to(20) == (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
 
 def test_stalls_are_left_out_of_a_timing_and_counted():

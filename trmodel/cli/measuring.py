@@ -55,7 +55,7 @@ def measure(
             "--seconds",
             min=0.1,
             help="Length of every setting; there are about three for each of 1, 2, 4, ... With "
-            "sglang an entry of a table takes a sixth of it.",
+            "sglang an entry of a table takes an eighth of it.",
             rich_help_panel=MEASURING,
         ),
     ] = 3.0,

@@ -21,6 +21,7 @@ from trmodel.runtime.bench.engine_process import EngineProcess
 from trmodel.runtime.bench.engine_tables import (
     PASSES,
     Tables,
+    batches_up_to,
     choose_grid,
     slow_downs,
     time_tables,
@@ -28,11 +29,11 @@ from trmodel.runtime.bench.engine_tables import (
 from trmodel.runtime.bench.engine_times import Ready
 from trmodel.runtime.bench.loop import PROMPT, REPLY_TOKENS
 from trmodel.runtime.bench.running import running
-from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
+from trmodel.runtime.bench.steps import measure_steps, settings
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.plan import make_plan
 
-SHARE = 6.0
+SHARE = 8.0
 """An entry of a table is timed for this part of a setting's time."""
 Progress = Callable[[int, int], None]
 
@@ -60,7 +61,7 @@ def measure_engines(
         What the tables list; see `trmodel.runtime.bench.engine_tables.choose_grid`.
     seconds, warm_up
         Of every setting of the running executor, besides the reading of prompts; an entry of a
-        table takes a sixth.
+        table takes an eighth.
     progress
         Called with what is done and all there is.
 
@@ -75,7 +76,6 @@ def measure_engines(
     if plan.folder is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)  # the executor makes its own
     base, routing = base_of(plan)
-    batches = sizes_up_to(largest)
     starting_s = plan.config.transport.starting_s or 60.0
     with ExitStack() as ended:
         engines = [
@@ -83,8 +83,8 @@ def measure_engines(
         ]
         ready = [engine.ready() for engine in engines]
         room = _room(plan.config, ready, largest)
-        grid = choose_grid(batches, room, contexts, new_tokens)
-        sizes = sorted({1, batches[len(batches) // 2], largest})
+        grid = choose_grid(batches_up_to(largest), room, contexts, new_tokens)
+        sizes = sorted({1, grid.middle_batch, largest})
         M = len(engines)
         step = _Steps(progress, M * PASSES * grid.cells + M * (M - 1) + len(settings(sizes, M)))
         tables = [time_tables(engine, grid, seconds / SHARE, step) for engine in engines]

@@ -50,6 +50,11 @@ class Grid:
         return self.contexts[(len(self.contexts) - 1) // 2]
 
     @property
+    def middle_batch(self) -> int:
+        """The middle batch size."""
+        return self.batches[len(self.batches) // 2]
+
+    @property
     def cells(self) -> int:
         """Entries of all tables of one model."""
         return len(self.batches) * (len(self.contexts) + len(self.new_tokens))
@@ -136,6 +141,13 @@ def contexts_up_to(most: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def batches_up_to(largest: int) -> tuple[int, ...]:
+    """Return 1, 2, 3, 4, 6, 8, 12, 16, ... and the largest itself."""
+    powers = [1 << k for k in range(largest.bit_length())]
+    between = [3 * power // 2 for power in powers[1:]]
+    return tuple(size for size in sorted({*powers, *between, largest}) if size <= largest)
+
+
 def choose_grid(
     batches: Sequence[int],
     longest: int,
@@ -159,11 +171,12 @@ def choose_grid(
         If a request would have to hold more.
     """
     room = longest - GROWTH
-    chosen = contexts_up_to(room - NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
+    chosen = contexts_up_to(room - 2 * NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
     grid = Grid(tuple(batches), tuple(chosen), ())
-    new = [k for k in NEW_TOKENS if grid.middle + k <= room] if new_tokens is None else new_tokens
+    fitting = [k for k in NEW_TOKENS if grid.middle + 2 * k <= room]
+    new = fitting if new_tokens is None else new_tokens
     grid = replace(grid, new_tokens=tuple(sorted(set(new) - {1})))
-    needed = max(chosen[-1] + 1, grid.middle + max(grid.new_tokens, default=1)) + GROWTH
+    needed = max(chosen[-1] + 1, grid.middle + 2 * max(grid.new_tokens, default=0)) + GROWTH
     if needed > longest:
         raise UsageError(
             f"contexts, new_tokens: {needed} tokens are needed for each of {max(batches)} "
@@ -211,7 +224,7 @@ def slow_downs(
     Decode steps at the middle batch and context: alone and beside the other in turns, so that a
     machine that drifts does not matter.
     """
-    batch = grid.batches[len(grid.batches) // 2]
+    batch = grid.middle_batch
     found: dict[tuple[int, int], list[float]] = {}
     for i, j in permutations(range(len(engines)), 2):
         for _ in range(PAIR_TRIES):
