@@ -53,7 +53,8 @@ def test_from_two_models_to_thresholds(models, tmp_path, monkeypatch):
     assert main("tune --profile own.json --N 2 -o table.json --quiet".split()) == 0
     (tmp_path / "served.yaml").write_text(json.dumps(settings | {"profile": "own.json"}))
     plan = make_plan(load_config("served.yaml").model_copy(update={"max_live": 2}))
-    assert plan.vectors[-1] == tuple(json.loads((tmp_path / "table.json").read_text())["thresholds"][-1])
+    table = json.loads((tmp_path / "table.json").read_text())
+    assert plan.vectors[-1] == tuple(table["thresholds"][-1])
 
 
 @pytest.mark.xdist_group("executor")
