@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, help="folder of the models small and large")
     parser.add_argument("--N", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--seconds", type=float, default=12.0, help="of every point")
+    parser.add_argument("--rounds", type=int, default=3, help="points of each setting")
     parser.add_argument("-o", type=Path, help="file of measured points")
     parser.add_argument("--profile", type=Path, help="file of the measured profile")
     parser.add_argument("--json", type=Path, help="file of the comparison")
@@ -77,7 +78,14 @@ def main() -> None:
     random.Random(0).shuffle(settings)  # in no order: machines drift
     points: list[dict[str, Any]] = []
     with running(config) as target:
-        points = measured(target, settings, given.seconds, given.o, LONGEST - len(PROMPT))
+        points = measured(
+            target,
+            settings,
+            given.seconds,
+            given.o,
+            rounds=given.rounds,
+            reply_tokens=LONGEST - len(PROMPT),
+        )
     found = validate(points, load_profile(kept), context="run")
     report(found)
     if given.json is not None:

@@ -75,7 +75,7 @@ def measure(
         typer.Option(
             "--new-tokens",
             metavar="RANGE",
-            help="With sglang: new tokens of extends. Default: 2, 4, 16 and 64.",
+            help="With sglang: new tokens of extends. Default: 2, 4, 8 and 32.",
             rich_help_panel=MEASURING,
         ),
     ] = None,
