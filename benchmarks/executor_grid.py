@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,41 +65,44 @@ def measured(
     settings: Sequence[Setting],
     seconds: float,
     file: Path | None,
+    rounds: int = 1,
     reply_tokens: int = REPLY_TOKENS,
 ) -> list[dict[str, Any]]:
-    """Measure what the file does not have yet."""
+    """Measure what the file does not have yet, each setting once in every round."""
     seeds = {N: representative_seed(N, P) for N in {N for N, _ in settings}}
     points = read_points(file) if file is not None and file.exists() else []
     points = [point for point in points if (point["N"], tuple(point["B"])) in settings]
-    there = {(point["N"], tuple(point["B"])) for point in points}
-    for N, B in settings:
-        if (N, B) in there:
-            continue
-        tries = []
-        while len(tries) < TRIES and not (tries and held_up(tries[-1]) <= HELD_UP_PERCENT):
-            tries.append(
-                measure_point(
-                    target,
-                    N,
-                    B,
-                    seconds=seconds,
-                    warm_up=1.5,
-                    reply_tokens=reply_tokens,
-                    seed=seeds[N],
-                )
-            )
-        point = min(tries, key=held_up)
-        points.append(point)
-        if file is not None:
-            append_point(file, point)
-        low, high = point["throughput_interval_tok_s"]
-        print(
-            f"N = {N:2}, B = {B}: {point['throughput_tok_s']:6.1f} tok/s [{low:.1f}, {high:.1f}], "
-            f"load {point['load_average'][1]:.1f}, held up {held_up(point):.1f} %, "
-            f"tries {len(tries)}",
-            flush=True,
-        )
+    there = Counter((point["N"], tuple(point["B"])) for point in points)
+    for number in range(1, rounds + 1):
+        for N, B in settings:
+            if there[N, B] >= number:
+                continue
+            point = _measured_calmly(target, N, B, seconds, reply_tokens, seeds[N])
+            points.append(point)
+            if file is not None:
+                append_point(file, point)
     return points
+
+
+def _measured_calmly(
+    target: Target, N: int, B: tuple[int, ...], seconds: float, reply_tokens: int, seed: int
+) -> dict[str, Any]:
+    tries: list[dict[str, Any]] = []
+    while len(tries) < TRIES and not (tries and held_up(tries[-1]) <= HELD_UP_PERCENT):
+        tries.append(
+            measure_point(
+                target, N, B, seconds=seconds, warm_up=1.5, reply_tokens=reply_tokens, seed=seed
+            )
+        )
+    point = min(tries, key=held_up)
+    low, high = point["throughput_interval_tok_s"]
+    print(
+        f"N = {N:2}, B = {B}: {point['throughput_tok_s']:6.1f} tok/s [{low:.1f}, {high:.1f}], "
+        f"load {point['load_average'][1]:.1f}, held up {held_up(point):.1f} %, "
+        f"tries {len(tries)}",
+        flush=True,
+    )
+    return point
 
 
 def held_up(point: dict[str, Any]) -> float:

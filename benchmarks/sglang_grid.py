@@ -33,7 +33,9 @@ from trmodel.runtime.bench.validate import validate
 from trmodel.runtime.config import ServerConfig
 
 ERROR_BAR_PERCENT, REGRET_BAR_PERCENT = 8.0, 2.0
-CONTEXT = 2048
+CONTEXTS = (64, 256, 1024)
+"""Of decode steps; runs have some hundreds of tokens, and extends are timed at the middle one."""
+LONGEST = 2048
 """Of the tiny models: replies go on through a whole window, so that prompts are read before it."""
 
 
@@ -61,6 +63,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, help="folder of the models small and large")
     parser.add_argument("--N", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--seconds", type=float, default=12.0, help="of every point")
+    parser.add_argument("--rounds", type=int, default=3, help="points of each setting")
     parser.add_argument("-o", type=Path, help="file of measured points")
     parser.add_argument("--profile", type=Path, help="file of the measured profile")
     parser.add_argument("--json", type=Path, help="file of the comparison")
@@ -69,13 +72,20 @@ def main() -> None:
     config = make_config(given.models, max(given.N))
     kept = given.profile or Path(tempfile.mkdtemp()) / "measured.json"
     if not kept.exists():
-        made = measure_engines(config, max(given.N), name="sglang-tiny")
+        made = measure_engines(config, max(given.N), contexts=CONTEXTS, name="sglang-tiny")
         kept.write_text(made.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
     settings: list[Setting] = [(N, (1, b)) for N in given.N for b in sorted({1, max(N // 2, 1), N})]
     random.Random(0).shuffle(settings)  # in no order: machines drift
     points: list[dict[str, Any]] = []
     with running(config) as target:
-        points = measured(target, settings, given.seconds, given.o, CONTEXT - len(PROMPT))
+        points = measured(
+            target,
+            settings,
+            given.seconds,
+            given.o,
+            rounds=given.rounds,
+            reply_tokens=LONGEST - len(PROMPT),
+        )
     found = validate(points, load_profile(kept), context="run")
     report(found)
     if given.json is not None:

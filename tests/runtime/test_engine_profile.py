@@ -13,10 +13,13 @@ from trmodel.errors import UsageError
 from trmodel.profile import Profile, build_system, load_profile
 from trmodel.routing import load_routing
 from trmodel.runtime.bench.engine_document import decode_table, extend_table
-from trmodel.runtime.bench.engine_overhead import overheads
+from trmodel.runtime.bench.engine_overhead import StepExcess, excesses
 from trmodel.runtime.bench.engine_profile import measure_engines
 from trmodel.runtime.bench.engine_tables import (
+    PAIR_TRIES,
+    PASSES,
     Timing,
+    batches_up_to,
     choose_grid,
     contexts_up_to,
     slow_downs,
@@ -40,7 +43,7 @@ def test_contexts_reach_the_largest_and_no_two_are_far_apart():
 def test_a_grid_fits_into_the_room_there_is():
     grid = choose_grid([1, 2, 4], 300)
     assert grid.contexts[-1] + 1 + GROWTH <= 300
-    assert grid.middle + max(grid.new_tokens) + GROWTH <= 300
+    assert grid.middle + 2 * max(grid.new_tokens) + GROWTH <= 300
     assert choose_grid([1], 300, [30, 10], [1, 5, 3]).new_tokens == (3, 5)
     with pytest.raises(UsageError, match="there is room for 300"):
         choose_grid([1], 300, contexts=[280])
@@ -48,16 +51,26 @@ def test_a_grid_fits_into_the_room_there_is():
         choose_grid([1], 300, contexts=[100], new_tokens=[200])
     with pytest.raises(UsageError, match="no room"):
         choose_grid([1], GROWTH)
+    assert batches_up_to(1) == (1,)
+    assert batches_up_to(8) == (1, 2, 3, 4, 6, 8)
+    assert batches_up_to(20) == (1, 2, 3, 4, 6, 8, 12, 16, 20)
 
 
 def test_stalls_are_left_out_of_a_timing_and_counted():
     steps = [1.0, 2.0, 3.0, 2.0, 50.0]
-    timing = Timing.of(Times(steps, [0.5] * 5, [0.9, 1.8, 2.7, 1.8, 49.0]))
+    timing = Timing.of([Times(steps, [0.5] * 5, [0.9, 1.8, 2.7, 1.8, 49.0])])
     assert (timing.count, timing.left_out) == (4, 1)
     assert timing.mean_ms == timing.median_ms == 2.0
     assert timing.deviation_ms == pytest.approx(np.std(steps[:4]))
     assert timing.device_ms == pytest.approx(1.8)
-    assert Timing.of(Times(steps, [0.5] * 5)).device_ms is None
+    assert Timing.of([Times(steps, [0.5] * 5)]).device_ms is None
+
+
+def test_a_pass_that_was_disturbed_altogether_does_not_count():
+    passes = [Times([ms, 1.1 * ms], [0.1] * 2) for ms in (2.0, 40.0, 2.2)]
+    timing = Timing.of(passes)
+    assert timing.mean_ms == pytest.approx(2.2 * 1.05)
+    assert timing.count == 6
 
 
 class Law:
@@ -87,7 +100,8 @@ def test_tables_hold_each_step_under_its_batch_context_and_new_tokens():
     grid = choose_grid([1, 2, 4], 2048, contexts=[100, 200, 700], new_tokens=[3, 9])
     done = []
     tables = time_tables(Law(), grid, 0.1, lambda: done.append(None))
-    assert len(done) == grid.cells == 3 * (3 + 2)
+    assert grid.cells == 3 * (3 + 2)
+    assert len(done) == PASSES * grid.cells
     decode = decode_table(tables, "here")
     assert decode.contexts == (100, 200, 700)
     expected = [[Law.step_ms(b, c, 1) for b in (1, 2, 4)] for c in (100, 200, 700)]
@@ -106,12 +120,12 @@ def test_slow_downs_are_of_each_model_beside_each_other():
     grid = choose_grid([1, 2], 500, contexts=[100])
     found = slow_downs([Law(1.25), Law(2.0)], grid, 0.1, lambda: None)
     assert {pair: pytest.approx(tries) for pair, tries in found.items()} == {
-        (0, 1): [1.25] * 3,
-        (1, 0): [2.0] * 3,
+        (0, 1): [1.25] * PAIR_TRIES,
+        (1, 0): [2.0] * PAIR_TRIES,
     }
 
 
-OVERHEADS = (0.5, 2.0)
+FOR_A_STEP, FOR_A_REQUEST = (0.5, 2.0), (0.1, 0.03)
 SLOW = (1.2, 1.5)
 
 
@@ -158,7 +172,8 @@ def planted(loaded, routing, N, B, busy, context, transitions):
         model["steps"] = {
             str(b): {
                 "count": 50,
-                "mean_ms": slower * (system.latency_ms[i, b - 1] + OVERHEADS[i]),
+                "mean_ms": slower
+                * (system.latency_ms[i, b - 1] + FOR_A_STEP[i] + b * FOR_A_REQUEST[i]),
             }
             for b in range(1, N + 1)
         }
@@ -174,9 +189,20 @@ def test_overheads_are_what_is_left_of_whole_steps(bare):
         (1, [1, 1], (0.4, 0.6), 4000, [[60, 40], [40, 0]]),
     ]:
         found.add(planted(bare, routing, N, B, busy, context, transitions))
-    for i, cells in enumerate(overheads(found, bare, routing)):
-        assert len(cells) == 4 + 4 + 1
-        assert [excess for _, excess in cells] == pytest.approx([OVERHEADS[i]] * 9)
+    for i, excess in enumerate(excesses(found, bare, routing)):
+        assert excess.sizes.tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 1]
+        assert excess.parts_ms == pytest.approx((FOR_A_STEP[i], FOR_A_REQUEST[i]))
+        assert excess.mean_ms == pytest.approx(FOR_A_STEP[i] + 21.0 / 9.0 * FOR_A_REQUEST[i])
+        assert excess.left_ms == pytest.approx(0.0, abs=1e-9)
+
+
+def test_neither_part_of_the_overhead_is_negative():
+    counts, sizes = np.array([9.0, 1.0]), np.array([1.0, 2.0])
+    falling = StepExcess(counts, sizes, np.array([2.0, 1.0]))
+    assert falling.parts_ms == pytest.approx((1.9, 0.0))
+    short = StepExcess(counts, sizes, np.array([-2.0, -1.0]))
+    assert short.parts_ms == (0.0, 0.0)
+    assert short.mean_ms == pytest.approx(-1.9)
 
 
 def test_the_replay_engine_measured_directly_is_what_it_replays():

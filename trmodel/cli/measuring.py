@@ -55,7 +55,7 @@ def measure(
             "--seconds",
             min=0.1,
             help="Length of every setting; there are about three for each of 1, 2, 4, ... With "
-            "sglang an entry of a table takes a sixth of it.",
+            "sglang an entry of a table takes an eighth of it.",
             rich_help_panel=MEASURING,
         ),
     ] = 3.0,
@@ -75,7 +75,7 @@ def measure(
         typer.Option(
             "--new-tokens",
             metavar="RANGE",
-            help="With sglang: new tokens of extends. Default: 2, 4, 16 and 64.",
+            help="With sglang: new tokens of extends. Default: 2, 4, 8 and 32.",
             rich_help_panel=MEASURING,
         ),
     ] = None,

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from trmodel._version import __version__
+from trmodel.arrays import FloatArray
 from trmodel.documents import parse_document
 from trmodel.profile import Profile, load_profile
 from trmodel.profile.build import choose_routing
 from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown
+from trmodel.profile.smooth import AnyTable
 from trmodel.profile.tables import DecodeTable, ExtendTable, Provenance
 from trmodel.routing import Routing
-from trmodel.runtime.bench.engine_overhead import overheads
+from trmodel.runtime.bench.engine_overhead import Beyond, beyond
 from trmodel.runtime.bench.engine_tables import Factors, Tables, Timing
 from trmodel.runtime.bench.engine_times import Ready
 from trmodel.runtime.bench.steps import GRID_MS, StepMeasurements, machine, software
@@ -94,17 +96,18 @@ def profile_of(
             "grid_ms": GRID_MS,
             "context_tokens": tables[0].grid.middle,
             "models": models,
-            "slow_downs": _slow_downs(plan.names, factors, where),
+            "slow_downs": (),
             "handoff": found.handoff(where),
             "routing": routing,
         }
     )
-    overhead = overheads(found, load_profile(bare), routing)
+    more = beyond(found, load_profile(bare), routing, _engines_alone(len(models), factors))
     models = tuple(
-        model.model_copy(update={"overhead": _overhead(overhead[i], tables[i], where)})
-        for i, model in enumerate(models)
+        _with_overhead(model, more[i], tables[i], where) for i, model in enumerate(models)
     )
-    changed = bare.model_copy(update={"models": models})
+    changed = bare.model_copy(
+        update={"models": models, "slow_downs": _slow_downs(plan.names, more, factors, where)}
+    )
     return parse_document(Profile, changed.model_dump(mode="json", by_alias=True), name)
 
 
@@ -217,42 +220,77 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _slow_downs(names: Sequence[str], factors: Factors, where: str) -> tuple[SlowDown, ...]:
-    found = []
+def _engines_alone(M: int, factors: Factors) -> FloatArray:
+    """Return how many times as long steps of i take while j runs, from the tries, [M, M]."""
+    found = np.ones((M, M))
+    for pair, tries in factors.items():
+        found[pair] = max(statistics.median(tries), 1.0)
+    return found
+
+
+def _slow_downs(
+    names: Sequence[str], found: Sequence[Beyond], factors: Factors, where: str
+) -> tuple[SlowDown, ...]:
+    slow_downs = []
     for i, j in combinations(range(len(names)), 2):
-        tries = (factors[i, j], factors[j, i])
-        told = " and ".join(", ".join(f"{ratio:.3f}" for ratio in each) for each in tries)
-        found.append(
+        both = ((i, j), (j, i))
+        told = " and ".join(", ".join(f"{ratio:.3f}" for ratio in factors[pair]) for pair in both)
+        values = [round(min(found[a].slow_down[b], MAX_SLOW_DOWN), 4) for a, b in both]
+        slow_downs.append(
             SlowDown(
                 models=(names[i], names[j]),
-                factors=(_factor(tries[0]), _factor(tries[1])),
+                factors=(values[0], values[1]),
                 provenance=Provenance(
                     method="measured",
                     source=where,
-                    note=f"Decode steps beside the other against alone, medians of {told}.",
+                    note="Best fit to whole steps of the running executor, where front end and "
+                    "network share the cores, and no less than the engines' own: decode steps "
+                    f"beside the other against alone, medians of {told}.",
                 ),
             )
         )
-    return tuple(found)
+    return tuple(slow_downs)
 
 
-def _factor(tries: Sequence[float]) -> float:
-    return round(min(max(statistics.median(tries), 1.0), MAX_SLOW_DOWN), 4)
-
-
-def _overhead(cells: Sequence[tuple[float, float]], tables: Tables, where: str) -> Overhead:
-    counts, excess = np.array(cells).T
-    mean = float(np.average(excess, weights=counts))
-    spread = math.sqrt(float(np.average((excess - mean) ** 2, weights=counts)))
+def _with_overhead(model: ModelProfile, found: Beyond, tables: Tables, where: str) -> ModelProfile:
+    """Add what the executor takes: for each request to the tables, the rest as the overhead."""
     route = [1000.0 * timing.route_ms for timing in tables.decode.values()]
     told = (
-        f"Whole steps of the running executor beyond these tables: mean of {counts.sum():.0f} "
-        f"steps in {len(cells)} settings and sizes, which differ by {spread:.2g} ms (standard "
-        f"deviation). The policy's decision alone took {min(route):.2g} to {max(route):.2g} us."
+        f"What whole steps of the running executor take beyond the engine's: {found.mean_ms:.3g} "
+        f"ms on average of {found.steps} steps, in {found.settings} settings and sizes. The best "
+        f"fit is this for every step, {found.request_ms:.3g} ms for each request in it, which is "
+        f"in the tables, and the slow-downs; it leaves {found.left_ms:.2g} ms (root of the mean "
+        f"square). The policy's decision alone takes {min(route):.2g} to {max(route):.2g} "
+        "microseconds."
     )
-    if mean < 0.0:
-        told += f" The mean was {mean:.2g} ms, taken as 0."
-    return Overhead(
-        value_ms=round(max(mean, 0.0), 4),
+    if found.mean_ms < 0.0:
+        told += " As it is negative, the machine was busier while the engines were timed alone."
+    overhead = Overhead(
+        value_ms=round(found.step_ms, 4),
         provenance=Provenance(method="measured", source=where, note=told),
+    )
+    changes: dict[str, Any] = {
+        "overhead": overhead,
+        "decode": _longer(model.decode, found.request_ms),
+    }
+    if model.extend is not None:
+        changes["extend"] = _longer(model.extend, found.request_ms)
+    return model.model_copy(update=changes)
+
+
+def _longer(table: AnyTable, request_ms: float) -> AnyTable:
+    """Add so many milliseconds for each request of a batch."""
+    rows = tuple(
+        tuple(
+            round(latency + request_ms * batch, 4)
+            for latency, batch in zip(row, table.batch, strict=True)
+        )
+        for row in table.rows
+    )
+    note = f"{table.provenance.note} {request_ms:.3g} ms for each request added, see overhead."
+    return table.model_copy(
+        update={
+            "latency_ms": rows if isinstance(table.latency_ms[0], tuple) else rows[0],
+            "provenance": table.provenance.model_copy(update={"note": note}),
+        }
     )

@@ -1,69 +1,131 @@
-"""What whole steps of a running executor take beyond what the tables and slow-downs say.
+"""What whole steps of a running executor take beyond what the engines' tables say.
 
-For every step size in every setting, with w its mean whole step, L what the tables give for the
+For every step size b in every setting, with w its mean whole step, L what the tables give for the
 routing and the context that the run had, and q_j the share of time in which model j ran beside it,
 
-    overhead = w prod_j (1 - q_j (1 - 1 / s_ij)) - L,
+    w (1 - sum_j q_j (1 - 1 / s_j)) = L + o + r b:
 
-where s_ij is the slow-down of i while j runs. In it are waking the engine, routing, handing on, and
-the share of the cores that front end and load take; and what is left out of the model's mean step.
+o for every step (waking the engine), r for each request in it (routing, handing on, reporting), and
+s_j the slow-down while j runs. For front end, load and network share the cores with the engines,
+models slow each other more than their engines alone do. These numbers are fitted by least squares
+over all steps; none is negative, and no slow-down is less than the engines' own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.optimize import lsq_linear
+
+from trmodel.arrays import FloatArray
 from trmodel.profile import LoadedProfile, build_system
 from trmodel.routing import Routing
 from trmodel.runtime.bench.steps import StepMeasurements
 from trmodel.runtime.bench.validate import realised, run_context
-from trmodel.system import RoutedSystem
+
+MOST_SLOWED = 0.9
+"""Of its speed, at most, a model loses beside another."""
 
 
-def overheads(
-    found: StepMeasurements, loaded: LoadedProfile, routing: Routing
-) -> list[list[tuple[float, float]]]:
-    """Return what whole steps took beyond a profile's tables and slow-downs.
+@dataclass(frozen=True)
+class Beyond:
+    """What the executor adds to one model's steps.
+
+    Attributes
+    ----------
+    step_ms, request_ms
+        o and r.
+    slow_down
+        s_j for each model; 1 for itself.
+    steps, settings
+        How many steps it was found from, in how many settings and sizes.
+    mean_ms
+        Mean over the steps of w - L.
+    left_ms
+        Root of the mean square of what the fit leaves.
+    """
+
+    step_ms: float
+    request_ms: float
+    slow_down: tuple[float, ...]
+    steps: int
+    settings: int
+    mean_ms: float
+    left_ms: float
+
+
+def beyond(
+    found: StepMeasurements, loaded: LoadedProfile, routing: Routing, engines: FloatArray
+) -> list[Beyond]:
+    """Return what the executor adds to the steps of each model.
 
     Parameters
     ----------
     found
-        Of a running executor.
+        Of the running executor.
     loaded
-        A profile without overheads.
+        A profile of the engines' tables, without overheads.
     routing
         What was served; the frequencies are those that each run had.
-
-    Returns
-    -------
-    list
-        For each model: the number of steps and the milliseconds, for every setting and size.
+    engines
+        s_ij of the engines alone, at least 1, [M, M].
     """
-    cells: list[list[tuple[float, float]]] = [[] for _ in found.models]
+    M = len(found.models)
+    cells: list[list[tuple[float, ...]]] = [[] for _ in range(M)]
     for point in found.points:
         context = run_context(point)
         system = build_system(loaded, point["N"], realised(routing, point), context=context)
         for i, model in enumerate(point["per_model"]):
-            free = share_of_speed(system, point, i)
+            beside = _beside(point, i)
             cells[i] += [
-                (steps["count"], steps["mean_ms"] * free - system.latency_ms[i, int(size) - 1])
+                (
+                    steps["count"],
+                    int(size),
+                    steps["mean_ms"],
+                    float(system.latency_ms[i, int(size) - 1]),
+                    *beside,
+                )
                 for size, steps in model["steps"].items()
                 if steps["count"]
             ]
-    return cells
+    return [_fit(np.array(each), i, engines[i]) for i, each in enumerate(cells)]
 
 
-def share_of_speed(system: RoutedSystem, point: Mapping[str, Any], i: int) -> float:
-    """Return at which part of its speed a model ran on average, for what ran beside it.
+def _beside(point: Mapping[str, Any], i: int) -> Sequence[float]:
+    """Return q_j: the others' busy time, taken as independent of the model's.
 
-    The others' busy time is taken as independent of the model's; but where all N requests make
-    one batch, nothing runs beside it.
+    But where all N requests make one batch, nothing runs beside it.
     """
     N, B = point["N"], point["B"]
-    share = 1.0
-    for j, other in enumerate(point["per_model"]):
-        if j != i and N not in (B[i], B[j]):
-            slow_down = system.slow_down[(1 << i) | (1 << j), i]
-            share *= 1.0 - min(other["busy_fraction"], 1.0) * (1.0 - 1.0 / slow_down)
-    return float(share)
+    return [
+        0.0 if j == i or N in (B[i], B[j]) else min(other["busy_fraction"], 1.0)
+        for j, other in enumerate(point["per_model"])
+    ]
+
+
+def _fit(cells: FloatArray, i: int, engines: FloatArray) -> Beyond:
+    count, size, whole, table = cells[:, :4].T
+    lost = cells[:, 4:] * whole[:, None]
+    own = 1.0 - 1.0 / np.minimum(engines, 1.0 / (1.0 - MOST_SLOWED) - 1e-6)
+    seen = np.flatnonzero(lost.any(axis=0))
+    rows = np.column_stack([np.ones_like(size), size, lost[:, seen]])
+    root = np.sqrt(count)
+    low = np.concatenate([[0.0, 0.0], own[seen]])
+    high = np.concatenate([[np.inf, np.inf], np.full(len(seen), MOST_SLOWED)])
+    found = lsq_linear(rows * root[:, None], (whole - table) * root, (low, high)).x
+    share = own.copy()
+    share[seen] = found[2:]
+    share[i] = 0.0
+    left = whole - table - rows @ found
+    return Beyond(
+        step_ms=float(found[0]),
+        request_ms=float(found[1]),
+        slow_down=tuple((1.0 / (1.0 - share)).tolist()),
+        steps=int(count.sum()),
+        settings=len(count),
+        mean_ms=float(np.average(whole - table, weights=count)),
+        left_ms=float(np.sqrt(np.average(left**2, weights=count))),
+    )

@@ -15,19 +15,25 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from trmodel.errors import UsageError
 from trmodel.profile import Profile
 from trmodel.runtime.bench.engine_document import base_of, profile_of
 from trmodel.runtime.bench.engine_process import EngineProcess
-from trmodel.runtime.bench.engine_tables import choose_grid, slow_downs, time_tables
+from trmodel.runtime.bench.engine_tables import (
+    PASSES,
+    Tables,
+    batches_up_to,
+    choose_grid,
+    slow_downs,
+    time_tables,
+)
 from trmodel.runtime.bench.engine_times import Ready
 from trmodel.runtime.bench.loop import PROMPT, REPLY_TOKENS
 from trmodel.runtime.bench.running import running
-from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
+from trmodel.runtime.bench.steps import measure_steps, settings
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.plan import make_plan
 
-SHARE = 6.0
+SHARE = 8.0
 """An entry of a table is timed for this part of a setting's time."""
 Progress = Callable[[int, int], None]
 
@@ -54,7 +60,8 @@ def measure_engines(
     contexts, new_tokens
         What the tables list; see `trmodel.runtime.bench.engine_tables.choose_grid`.
     seconds, warm_up
-        Of every setting of the running executor; an entry of a table takes a sixth.
+        Of every setting of the running executor, besides the reading of prompts; an entry of a
+        table takes an eighth.
     progress
         Called with what is done and all there is.
 
@@ -69,7 +76,6 @@ def measure_engines(
     if plan.folder is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)  # the executor makes its own
     base, routing = base_of(plan)
-    batches = sizes_up_to(largest)
     starting_s = plan.config.transport.starting_s or 60.0
     with ExitStack() as ended:
         engines = [
@@ -77,26 +83,33 @@ def measure_engines(
         ]
         ready = [engine.ready() for engine in engines]
         room = _room(plan.config, ready, largest)
-        grid = choose_grid(batches, room, contexts, new_tokens)
-        sizes = sorted({1, batches[len(batches) // 2], largest})
+        grid = choose_grid(batches_up_to(largest), room, contexts, new_tokens)
+        sizes = sorted({1, grid.middle_batch, largest})
         M = len(engines)
-        step = _Steps(progress, M * grid.cells + M * (M - 1) + len(settings(sizes, M)))
+        step = _Steps(progress, M * PASSES * grid.cells + M * (M - 1) + len(settings(sizes, M)))
         tables = [time_tables(engine, grid, seconds / SHARE, step) for engine in engines]
         factors = slow_downs(engines, grid, seconds / SHARE, step)
-    reply = min(REPLY_TOKENS, room - len(PROMPT))
-    if reply < 2:
-        raise UsageError(f"max_context, kv_tokens: no room for replies to {largest} requests")
+    # The context of the extends: what is measured next is compared with them.
+    prompt = (PROMPT * (room // len(PROMPT) + 1))[: min(grid.middle, room // 2)]
+    reading_s = len(prompt) * sum(map(_token_s, tables))
     with running(config) as target:
         found = measure_steps(
             target,
             largest,
             seconds=seconds,
-            warm_up=warm_up,
+            warm_up=lambda N: warm_up + N * reading_s,
             sizes=sizes,
-            reply_tokens=reply,
+            reply_tokens=min(REPLY_TOKENS, room - len(prompt)),
+            prompt=prompt,
             progress=lambda done, of: step(),
         )
     return profile_of(plan, base, routing, ready, tables, factors, found, name)
+
+
+def _token_s(tables: Tables) -> float:
+    """Seconds that a model takes to read one token of many."""
+    (new, batch), timing = max(tables.extend.items(), default=((1, 1), None))
+    return 0.0 if timing is None else timing.mean_ms / (1000.0 * new * batch)
 
 
 class _Steps:

@@ -6,7 +6,7 @@ run together, which gives their slow-downs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -17,9 +17,11 @@ from trmodel.runtime.bench.engine_process import EngineProcess
 from trmodel.runtime.bench.engine_times import GROWTH, Times
 from trmodel.runtime.bench.point import STALL
 
-NEW_TOKENS = (2, 4, 16, 64)
+NEW_TOKENS = (2, 4, 8, 32)
 SHORTEST_CONTEXT = 64
-PAIR_TRIES = 3
+PASSES = 3
+"""Over all entries of a table, so that what disturbs some seconds disturbs one of three times."""
+PAIR_TRIES = 5
 Factors = Mapping[tuple[int, int], Sequence[float]]
 """By models (i, j): how many times as long steps of i took while j ran, once for each try."""
 
@@ -47,6 +49,11 @@ class Grid:
         return self.contexts[(len(self.contexts) - 1) // 2]
 
     @property
+    def middle_batch(self) -> int:
+        """The middle batch size."""
+        return self.batches[len(self.batches) // 2]
+
+    @property
     def cells(self) -> int:
         """Entries of all tables of one model."""
         return len(self.batches) * (len(self.contexts) + len(self.new_tokens))
@@ -60,6 +67,10 @@ class Timing:
     ----------
     count, left_out
         Steps that count, and those of over twice the median, which the machine held up.
+    mean_ms
+        Median over the passes of their means.
+    median_ms, deviation_ms
+        Of all steps that count.
     device_ms
         Mean between events on the GPU; None without one.
     """
@@ -73,19 +84,25 @@ class Timing:
     device_ms: float | None
 
     @classmethod
-    def of(cls, times: Times) -> Timing:
-        """Summarise steps one by one."""
-        steps = np.asarray(times.step_ms)
-        median = float(np.median(steps))
-        kept = steps <= STALL * median
+    def of(cls, passes: Sequence[Times]) -> Timing:
+        """Summarise the steps of some passes."""
+        steps = [np.asarray(times.step_ms) for times in passes]
+        kept = [each <= STALL * np.median(each) for each in steps]
+        good = [each[those] for each, those in zip(steps, kept, strict=True)]
+        pooled = np.concatenate(good)
+        on_device = [
+            np.asarray(times.device_ms)[those].mean()
+            for times, those in zip(passes, kept, strict=True)
+            if times.device_ms
+        ]
         return cls(
-            count=int(kept.sum()),
-            left_out=int((~kept).sum()),
-            mean_ms=float(steps[kept].mean()),
-            median_ms=median,
-            deviation_ms=float(steps[kept].std()),
-            route_ms=float(np.median(times.route_ms)),
-            device_ms=float(np.asarray(times.device_ms)[kept].mean()) if times.device_ms else None,
+            count=len(pooled),
+            left_out=sum(map(len, steps)) - len(pooled),
+            mean_ms=float(np.median([each.mean() for each in good])),
+            median_ms=float(np.median(pooled)),
+            deviation_ms=float(pooled.std()),
+            route_ms=float(np.median(np.concatenate([times.route_ms for times in passes]))),
+            device_ms=float(np.median(on_device)) if on_device else None,
         )
 
 
@@ -123,6 +140,13 @@ def contexts_up_to(most: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
+def batches_up_to(largest: int) -> tuple[int, ...]:
+    """Return 1, 2, 3, 4, 6, 8, 12, 16, ... and the largest itself."""
+    powers = [1 << k for k in range(largest.bit_length())]
+    between = [3 * power // 2 for power in powers[1:]]
+    return tuple(size for size in sorted({*powers, *between, largest}) if size <= largest)
+
+
 def choose_grid(
     batches: Sequence[int],
     longest: int,
@@ -146,11 +170,12 @@ def choose_grid(
         If a request would have to hold more.
     """
     room = longest - GROWTH
-    chosen = contexts_up_to(room - NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
+    chosen = contexts_up_to(room - 2 * NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
     grid = Grid(tuple(batches), tuple(chosen), ())
-    new = [k for k in NEW_TOKENS if grid.middle + k <= room] if new_tokens is None else new_tokens
+    fitting = [k for k in NEW_TOKENS if grid.middle + 2 * k <= room]
+    new = fitting if new_tokens is None else new_tokens
     grid = replace(grid, new_tokens=tuple(sorted(set(new) - {1})))
-    needed = max(chosen[-1] + 1, grid.middle + max(grid.new_tokens, default=1)) + GROWTH
+    needed = max(chosen[-1] + 1, grid.middle + 2 * max(grid.new_tokens, default=0)) + GROWTH
     if needed > longest:
         raise UsageError(
             f"contexts, new_tokens: {needed} tokens are needed for each of {max(batches)} "
@@ -162,27 +187,27 @@ def choose_grid(
 def time_tables(
     engine: EngineProcess, grid: Grid, seconds: float, done: Callable[[], None]
 ) -> Tables:
-    """Time every entry of one model's tables.
+    """Time every entry of one model's tables, in `PASSES` over them.
 
     Parameters
     ----------
     seconds
-        For each entry.
+        For each entry, all passes together; more where steps take long.
     done
-        Called after each.
+        Called after each entry of each pass.
     """
-
-    def timed(cells: Iterator[tuple[int, int, int]]) -> Iterator[Timing]:
-        for batch, context, new in cells:
-            yield Timing.of(engine.time(batch, context, new, seconds))
+    cells = [(b, c, 1) for c in grid.contexts for b in grid.batches]
+    cells += [(b, grid.middle, k) for k in grid.new_tokens for b in grid.batches]
+    found: dict[tuple[int, int, int], list[Times]] = {cell: [] for cell in cells}
+    for _ in range(PASSES):
+        for cell in cells:
+            found[cell].append(engine.time(*cell, seconds / PASSES))
             done()
-
-    decode = [(context, batch) for context in grid.contexts for batch in grid.batches]
-    extend = [(new, batch) for new in grid.new_tokens for batch in grid.batches]
+    timings = {cell: Timing.of(passes) for cell, passes in found.items()}
     return Tables(
         grid,
-        dict(zip(decode, timed((b, c, 1) for c, b in decode), strict=True)),
-        dict(zip(extend, timed((b, grid.middle, k) for k, b in extend), strict=True)),
+        {(c, b): timing for (b, c, k), timing in timings.items() if k == 1},
+        {(k, b): timing for (b, _, k), timing in timings.items() if k > 1},
     )
 
 
@@ -194,13 +219,13 @@ def slow_downs(
     Decode steps at the middle batch and context: alone and beside the other in turns, so that a
     machine that drifts does not matter.
     """
-    batch = grid.batches[len(grid.batches) // 2]
+    batch = grid.middle_batch
     found: dict[tuple[int, int], list[float]] = {}
     for i, j in permutations(range(len(engines)), 2):
         for _ in range(PAIR_TRIES):
-            alone = Timing.of(engines[i].time(batch, grid.middle, 1, seconds))
+            alone = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
             with engines[j].running(batch, grid.middle):
-                beside = Timing.of(engines[i].time(batch, grid.middle, 1, seconds))
+                beside = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
             found.setdefault((i, j), []).append(beside.mean_ms / alone.mean_ms)
         done()
     return found

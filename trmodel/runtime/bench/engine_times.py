@@ -5,6 +5,11 @@ network. A whole step is timed: assembling the batch, the pass, the choice of to
 policy needs of them; then the policy's own part. Requests are made up: they hold as many tokens as
 asked for, which nobody had to read.
 
+In an extend of k new tokens requests bring different numbers, as after handoffs: from 1 to 2 k - 1,
+all equally likely; every other step brings 2 k less those of the step before, so that the mean is
+k. (Matrix products are odd in some sizes: powers of two, which equal numbers would often make, can
+take much less time than their neighbours.)
+
 The spec comes as the first line on standard input, commands follow, each a line of JSON; every
 answer is a line on standard output. The process ends with its input.
 """
@@ -14,6 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import random
 import sys
 import threading
 import time
@@ -30,9 +36,9 @@ from trmodel.runtime.request import Batch, Request
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.subserver import LOG_FORMAT, make_engine, make_policy
 
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = 2
 """Not counted at the start of every command: graphs, kernels and caches come to be."""
-FEWEST_STEPS, MOST_STEPS = 5, 2000
+FEWEST_STEPS, MOST_STEPS = 4, 2000
 GROWTH = 32
 """Tokens by which requests may outgrow the context asked for."""
 
@@ -47,7 +53,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context
         Tokens of each request that the model has read before.
     new
-        Tokens that each is to read: one is a decode, more an extend.
+        Tokens that each is to read on average: one is a decode, more an extend.
     seconds
         For so long, and at least a few steps. None for until the next line comes: then there is an
         answer as soon as steps are being made, and one at the end, both without times.
@@ -119,7 +125,8 @@ class Stepper:
     def __init__(self, model: int, M: int, engine: Timed, policy: Policy) -> None:
         self.model, self.M, self.engine, self.policy = model, M, engine, policy
         self._requests: list[Request] = []
-        self._context = 0
+        self._random = random.Random(0)
+        self._mirrored: list[int] = []
         runner = getattr(engine, "runner", None)
         on_gpu = runner is not None and str(runner.device).startswith("cuda")
         self._events = _Events(runner.torch) if runner is not None and on_gpu else None
@@ -131,6 +138,7 @@ class Stepper:
         for request in self._requests[ask.batch :]:
             self.engine.release(request.id)
         del self._requests[ask.batch :]
+        self._mirrored = []
         self._set(ask)
         for _ in range(WARM_UP_STEPS):
             self._step(ask, Times())
@@ -147,19 +155,21 @@ class Stepper:
         return Request(number, [], 0, Sampling(seed=number), 1, 0, [0] * self.M)
 
     def _set(self, ask: Ask) -> None:
-        """Let requests hold the context, with new tokens behind it."""
+        """Let requests hold the context, with a new token behind it."""
         for request in self._requests:
             request.anchor = min(ask.context, len(request.token_ids))
             del request.token_ids[request.anchor :]
-            tokens = _letters(request.id, len(request.token_ids), ask.context + ask.new)
-            request.token_ids += tokens
+            request.token_ids += _letters(request.id, request.anchor, ask.context + 1)
             request.anchor = ask.context
         self.engine.occupy(self._requests)
 
     def _step(self, ask: Ask, times: Times) -> None:
         requests = self._requests
-        if requests[0].anchor > ask.context + GROWTH:
+        if max(request.anchor for request in requests) > ask.context + GROWTH:
             self._set(ask)
+        for request, new in zip(requests, self._new(ask), strict=True):
+            end = request.anchor + new
+            request.token_ids += _letters(request.id, len(request.token_ids), end)
         if self._events:
             self._events.begin()
         start = time.perf_counter()
@@ -178,7 +188,17 @@ class Stepper:
         for request, token in zip(requests, result.token_ids, strict=True):
             request.anchor = len(request.token_ids)
             request.steps += 1
-            request.token_ids += [token] * ask.new
+            request.token_ids.append(token)
+
+    def _new(self, ask: Ask) -> list[int]:
+        """Return how many tokens each request is to read next."""
+        if self._mirrored:
+            drawn, self._mirrored = self._mirrored, []
+            return drawn
+        most = 2 * ask.new - 1
+        drawn = [self._random.randint(1, most) for _ in range(ask.batch)]
+        self._mirrored = [2 * ask.new - new for new in drawn]
+        return drawn
 
 
 def _enough(steps: int, end: float) -> bool:

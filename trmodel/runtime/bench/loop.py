@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -14,14 +14,13 @@ from trmodel.runtime.bench.target import Target, wait_for
 PROMPT = tuple(b"Why are there no closed loops in the open?")
 REPLY_TOKENS = 4096
 
-
 Asked = tuple[tuple[int, ...], int, int]
 """A prompt, how many tokens the reply has, and its seed."""
 
 
-def asked_alike(reply_tokens: int, seed: int) -> Iterator[Asked]:
+def asked_alike(reply_tokens: int, seed: int, prompt: Sequence[int] = PROMPT) -> Iterator[Asked]:
     """Yield requests that differ in their seeds alone: ``seed``, ``seed + 1``, ..."""
-    return ((PROMPT, reply_tokens, k) for k in count(seed))
+    return ((tuple(prompt), reply_tokens, k) for k in count(seed))
 
 
 def asked_in_steady_state(N: int, reply_tokens: int, seed: int) -> Iterator[Asked]:
@@ -54,6 +53,8 @@ class ClosedLoop:
     ----------
     target, N
         The server and how many requests.
+    prompt
+        Of every request.
     reply_tokens
         Length of every reply.
     seed
@@ -70,11 +71,12 @@ class ClosedLoop:
         reply_tokens: int = REPLY_TOKENS,
         seed: int = 0,
         requests: Iterator[Asked] | None = None,
+        prompt: Sequence[int] = PROMPT,
     ) -> None:
         self.target, self.N = target, N
         self.replies: list[Heard] = []
         self.failed: str | None = None
-        self._requests = requests or asked_alike(reply_tokens, seed)
+        self._requests = requests or asked_alike(reply_tokens, seed, prompt)
         self._lock = threading.Lock()
         self._enders: dict[int, Callable[[], None]] = {}
         self._more = threading.Semaphore(0)

@@ -14,7 +14,7 @@ request joins the other's queue, without those of more than ten times the median
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -25,7 +25,7 @@ from trmodel.profile import Profile
 from trmodel.profile.schema import Handoff, HandoffPair
 from trmodel.profile.tables import DecodeTable, Provenance
 from trmodel.routing import Routing
-from trmodel.runtime.bench.loop import REPLY_TOKENS
+from trmodel.runtime.bench.loop import PROMPT, REPLY_TOKENS
 from trmodel.runtime.bench.point import measure_point
 from trmodel.runtime.bench.target import Target
 
@@ -265,9 +265,10 @@ def measure_steps(
     largest: int,
     *,
     seconds: float = 2.0,
-    warm_up: float = 0.7,
+    warm_up: float | Callable[[int], float] = 0.7,
     sizes: Sequence[int] | None = None,
     reply_tokens: int = REPLY_TOKENS,
+    prompt: Sequence[int] = PROMPT,
     into: StepMeasurements | None = None,
     progress: Any = None,
 ) -> StepMeasurements:
@@ -276,11 +277,11 @@ def measure_steps(
     Parameters
     ----------
     seconds, warm_up
-        Of every setting; one with too few large steps is repeated.
+        Of every setting, the latter perhaps by N; one with too few large steps is repeated.
     sizes
         In place of `sizes_up_to`.
-    reply_tokens
-        Length of every reply.
+    reply_tokens, prompt
+        Length of every reply, and the prompt.
     into
         Earlier measurements of the same server, to which these are added.
     progress
@@ -298,7 +299,13 @@ def measure_steps(
         for _ in range(MOST_TRIES):
             found.add(
                 measure_point(
-                    target, N, B, seconds=seconds, warm_up=warm_up, reply_tokens=reply_tokens
+                    target,
+                    N,
+                    B,
+                    seconds=seconds,
+                    warm_up=warm_up(N) if callable(warm_up) else warm_up,
+                    reply_tokens=reply_tokens,
+                    prompt=prompt,
                 )
             )
             wanted = [i for i, threshold in enumerate(B) if threshold == N]

@@ -91,6 +91,8 @@ class ValidatedPoint:
 class Ranking:
     """How the thresholds of one N compare, measured and predicted.
 
+    Several points of the same thresholds count with their mean.
+
     Attributes
     ----------
     kendall_tau
@@ -232,7 +234,11 @@ def validate(
         if progress:
             progress(done, len(points))
     by_N = {N: [f for f in found if f.N == N] for N in sorted({f.N for f in found})}
-    rankings = tuple(_ranking(N, several) for N, several in by_N.items() if len(several) > 1)
+    rankings = tuple(
+        _ranking(N, several)
+        for N, several in by_N.items()
+        if len({point.B for point in several}) > 1
+    )
     return Validation(tuple(found), rankings)
 
 
@@ -299,14 +305,18 @@ def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> float:
 
 
 def _ranking(N: int, several: Sequence[ValidatedPoint]) -> Ranking:
-    measured = [point.corrected_tok_s for point in several]
-    predicted = [point.nominal_tok_s for point in several]
+    by_B: dict[tuple[int, ...], list[ValidatedPoint]] = {}
+    for point in several:
+        by_B.setdefault(point.B, []).append(point)
+    settings = list(by_B)
+    measured = [np.mean([one.corrected_tok_s for one in same]) for same in by_B.values()]
+    predicted = [np.mean([one.nominal_tok_s for one in same]) for same in by_B.values()]
     truly, said = int(np.argmax(measured)), int(np.argmax(predicted))
     tau = float(kendalltau(measured, predicted).statistic)
     return Ranking(
         N,
         tau if math.isfinite(tau) else 0.0,
-        several[truly].B,
-        several[said].B,
-        100.0 * (1.0 - measured[said] / measured[truly]),
+        settings[truly],
+        settings[said],
+        float(100.0 * (1.0 - measured[said] / measured[truly])),
     )

@@ -1,0 +1,200 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # SGLang: predicted and measured
+#
+# Two tiny models (0.66 and 26 million parameters, random weights) are served by the executor on
+# SGLang's engine on a CPU, each on a core of its own, routed as R2R does at p = 0.35.
+# `trmodel profile measure --engine sglang` measured engines and executor into a profile, and
+# `benchmarks/sglang_grid.py` then throughput at N = 1, 4, 8 under three thresholds each; both are
+# in `data/`. Here the model predicts the same from that profile.
+#
+# Run it as a notebook (jupytext pairs it) or as a script; figures and numbers go to `reports/`. With
+#
+#     python scripts/make_tiny_models.py build/models
+#     python notebooks/04_predicted_measured_sglang.py --remeasure build/models
+#
+# in an environment of `make sglang-cpu` it measures again first, which takes five minutes.
+
+# %%
+# %matplotlib inline
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from trmodel.profile import load_profile
+from trmodel.report import comparison_figure, save_figure
+from trmodel.runtime.bench.results import read_points
+from trmodel.runtime.bench.validate import run_context, validate
+
+# A script knows where it is; a notebook starts in its own folder.
+HERE = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()
+REPORTS = HERE.parent / "reports"
+REPORTS.mkdir(exist_ok=True)
+NAME = "04_predicted_measured_sglang"
+PROFILE, POINTS = HERE / "data" / "sglang_profile.json", HERE / "data" / "sglang_points.jsonl"
+
+if "--remeasure" in sys.argv:
+    models = sys.argv[sys.argv.index("--remeasure") + 1]
+    for file in (PROFILE, POINTS):
+        file.unlink(missing_ok=True)
+    grid = HERE.parent / "benchmarks" / "sglang_grid.py"
+    subprocess.run([sys.executable, grid, models, "-o", POINTS, "--profile", PROFILE])
+
+profile = load_profile(PROFILE)
+points = read_points(POINTS)
+
+# %% [markdown]
+# ## What was measured
+#
+# Decode steps by batch and context and extends by batch and new tokens are the engine's alone. What
+# whole steps of the executor take beyond them is the overhead.
+
+# %%
+names = profile.profile.model_names
+figure, axes = plt.subplots(2, 2, figsize=(9.0, 6.4), layout="constrained", sharex=True)
+for column, model in zip(axes.T, profile.profile.models, strict=True):
+    for context, row in zip(model.decode.contexts, model.decode.rows, strict=True):
+        column[0].plot(model.decode.batch, row, marker="o", label=f"context {context}")
+    for new, row in zip(model.extend.new_tokens, model.extend.latency_ms, strict=True):
+        column[1].plot(model.extend.batch, row, marker="o", label=f"{new} new")
+    column[0].set_title(model.name)
+    column[1].set_xlabel("batch")
+    for axis, what in zip(column, ("decode", "extend"), strict=True):
+        axis.set_ylim(bottom=0.0)
+        axis.set_ylabel(f"{what} step, ms")
+        axis.legend(fontsize="small")
+save_figure(figure, REPORTS / f"{NAME}_tables.png")
+figure
+
+# %%
+overheads = [model.overhead.value_ms for model in profile.profile.models]
+slow_down = profile.profile.slow_downs[0].factors
+handoff = profile.profile.handoff.latency_ms
+for model, overhead, factor in zip(profile.profile.models, overheads, slow_down, strict=True):
+    print(f"{model.name}: overhead {overhead:.2f} ms, {factor:.2f} times as long beside the other")
+    print("   ", model.overhead.provenance.note)
+print(f"handoff {handoff:.2f} ms")
+
+# %% [markdown]
+# ## Predicted and measured
+#
+# Predictions are simulated, at the routing frequencies and the context that each run really had;
+# those of the second colour take the run's own step times, so that what is left is the error of the
+# model alone.
+
+# %%
+found = validate(points, profile, context="run")
+figure = comparison_figure(found.measurements(), title="SGLang on two cores, tiny models")
+save_figure(figure, REPORTS / f"{NAME}_comparison.png")
+figure
+
+# %%
+own_error = float(np.mean([abs(point.own_error_percent) for point in found.points]))
+print(f"mean error {found.mean_error_percent:.1f} %, with the runs' own steps {own_error:.1f} %")
+for ranking in found.rankings:
+    print(
+        f"N = {ranking.N}: Kendall tau {ranking.kendall_tau:.2f}, best {ranking.best_measured}, "
+        f"predicted {ranking.best_predicted}, regret {ranking.regret_percent:.1f} %"
+    )
+assert found.mean_error_percent <= 8.0
+for ranking in found.rankings:
+    assert ranking.regret_percent <= 2.0
+
+# %% [markdown]
+# ## The report
+
+# %%
+def cells(*values) -> str:
+    """One line of a Markdown table."""
+    return "| " + " | ".join(str(value) for value in values) + " |"
+
+
+def shown(B) -> str:
+    """A threshold vector as in the text."""
+    return f"({', '.join(map(str, B))})"
+
+
+contexts = {(point["N"], tuple(point["B"])): run_context(point) for point in points}
+lines = [
+    "# SGLang: predicted and measured",
+    "",
+    f"Written by `notebooks/{NAME}.py` from measurements of `benchmarks/sglang_grid.py`: tiny models "
+    "of 0.66 and 26 million parameters on SGLang's engine on a CPU, each on a core of its own, "
+    "routing of R2R at p = 0.35. Throughput in tokens per second.",
+    "",
+    f"{profile.profile.hardware.note}; load average up to "
+    f"{max(max(point['load_average']) for point in points):.1f}.",
+    "",
+    cells("model", "step of one, ms", "overhead, ms", "times as long beside the other"),
+    cells("---", *["---:"] * 3),
+    *(
+        cells(
+            model.name,
+            f"{model.decode.rows[0][0]:.2f} to {model.decode.rows[-1][0]:.2f}",
+            f"{overhead:.2f}",
+            f"{factor:.2f}",
+        )
+        for model, overhead, factor in zip(
+            profile.profile.models, overheads, slow_down, strict=True
+        )
+    ),
+    "",
+    f"Contexts of {profile.profile.models[0].decode.contexts[0]} to "
+    f"{profile.profile.models[0].decode.contexts[-1]} tokens; handoffs {handoff:.2f} ms.",
+    "",
+    cells("N", "B", "context", "measured", "± %", "predicted", "error %", "nominal %", "own %"),
+    cells(*["---:"] * 9),
+    *(
+        cells(
+            point.N,
+            shown(point.B),
+            contexts[point.N, point.B],
+            f"{point.measured_tok_s:.1f}",
+            f"{point.interval_percent:.1f}",
+            f"{point.predicted_tok_s:.1f}",
+            f"{point.error_percent:+.1f}",
+            f"{point.nominal_error_percent:+.1f}",
+            f"{point.own_error_percent:+.1f}",
+        )
+        for point in found.points
+    ),
+    "",
+    "Error: at the routing frequencies and the context of the run; nominal: at p = 0.35; own: with "
+    "the step times of the run itself ([measuring](../docs/measuring.md)).",
+    "",
+    f"Mean absolute error {found.mean_error_percent:.1f} %, largest "
+    f"{found.max_error_percent:.1f} %; with the runs' own step times {own_error:.1f} % on average.",
+    "",
+    cells("N", "best measured B", "best predicted B", "Kendall tau", "regret %"),
+    cells(*["---:"] * 5),
+    *(
+        cells(
+            ranking.N,
+            shown(ranking.best_measured),
+            shown(ranking.best_predicted),
+            f"{ranking.kendall_tau:.2f}",
+            f"{ranking.regret_percent:.1f}",
+        )
+        for ranking in found.rankings
+    ),
+    "",
+    f"![Step times by batch, context and new tokens]({NAME}_tables.png)",
+    "",
+    f"![Predicted and measured throughput, errors beside]({NAME}_comparison.png)",
+    "",
+]
+(REPORTS / f"{NAME}.md").write_text("\n".join(lines), encoding="utf-8")
