@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from peer import standard_serving, steps_of
 
+from trmodel.errors import TrmodelError
 from trmodel.markov import predict_chain
 from trmodel.runtime.bench.loop import asked_in_steady_state
 from trmodel.runtime.bench.point import measure_point
@@ -44,6 +45,7 @@ from trmodel.system import RoutedSystem
 
 RATIO_BARS, SHARE_BAR_PERCENT = {128: 3.0, 512: 4.0}, 70.0
 LONGEST_PROMPT = 64
+PEER_TRIES = 3
 WAYS = ("ours", "peer", "peer with radix cache")
 
 
@@ -194,6 +196,22 @@ def apart(measure: Callable[..., list[dict[str, Any]]], *arguments: Any) -> list
         return process.submit(measure, *arguments).result()
 
 
+def answered(config: ServerConfig, load: Load, radix: bool, plain: bool) -> list[dict[str, Any]]:
+    """Measure the peer; where its engines do not answer at all, once more in new processes.
+
+    Raises
+    ------
+    TrmodelError
+        If they do not answer then either.
+    """
+    for _ in range(PEER_TRIES):
+        points = apart(peer, config, load, radix, plain)
+        if all(point["throughput_tok_s"] > 0.0 for point in points):
+            return points
+        print("the peer's engines did not answer; they are started anew", file=sys.stderr)
+    raise TrmodelError(f"the peer's engines did not answer in {PEER_TRIES} tries")
+
+
 def compare(
     config: ServerConfig, load: Load, runs: int, plain: bool = False
 ) -> list[dict[str, Any]]:
@@ -204,7 +222,7 @@ def compare(
             if way == "ours":
                 points = apart(ours, config, load)
             else:
-                points = apart(peer, config, load, way != "peer", plain)
+                points = answered(config, load, way != "peer", plain)
             for point in points:
                 rows.append({"run": run, "way": way, **point})
                 low, high = point["throughput_interval_tok_s"]
