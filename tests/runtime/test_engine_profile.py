@@ -13,7 +13,7 @@ from trmodel.errors import UsageError
 from trmodel.profile import Profile, build_system, load_profile
 from trmodel.routing import load_routing
 from trmodel.runtime.bench.engine_document import decode_table, extend_table
-from trmodel.runtime.bench.engine_overhead import StepExcess, excesses
+from trmodel.runtime.bench.engine_overhead import beyond
 from trmodel.runtime.bench.engine_profile import measure_engines
 from trmodel.runtime.bench.engine_tables import (
     PAIR_TRIES,
@@ -125,7 +125,7 @@ def test_slow_downs_are_of_each_model_beside_each_other():
     }
 
 
-FOR_A_STEP, FOR_A_REQUEST = (0.5, 2.0), (0.1, 0.03)
+FOR_A_STEP, FOR_A_REQUEST, WHEN_IDLE = (0.5, 2.0), (0.1, 0.03), (1.5, 3.0)
 SLOW = (1.2, 1.5)
 
 
@@ -147,6 +147,14 @@ def bare():
     return load_profile(Profile.model_validate(data))
 
 
+RUNS = [
+    (4, [1, 1], (0.3, 0.9), 2048, [[65, 35], [35, 0]]),
+    (4, [1, 4], (0.2, 0.7), 1024, [[80, 20], [20, 0]]),
+    (1, [1, 1], (0.4, 0.6), 4000, [[60, 40], [40, 0]]),
+]
+"""N, B, busy shares, context, transitions."""
+
+
 def planted(loaded, routing, N, B, busy, context, transitions):
     """What a run would tell whose steps take tables, slow-downs and these overheads."""
     point = {
@@ -166,43 +174,56 @@ def planted(loaded, routing, N, B, busy, context, transitions):
         ],
     }
     system = build_system(loaded, N, realised(routing, point), context=context)
+
+    def more(i, b):
+        idle = idle_starts[b] / 50
+        return FOR_A_STEP[i] + b * FOR_A_REQUEST[i] + idle * WHEN_IDLE[i]
+
+    idle_starts = {b: (17 * b * b) % 50 for b in range(1, N + 1)}
     for i, model in enumerate(point["per_model"]):
+        model["batches"] = {str(b): 50 for b in range(1, N + 1)}
+        model["idle_starts"] = {str(b): count for b, count in idle_starts.items()}
         other = busy[1 - i] if N not in B else 0.0
         slower = 1.0 / (1.0 - other * (1.0 - 1.0 / SLOW[i]))
         model["steps"] = {
             str(b): {
                 "count": 50,
-                "mean_ms": slower
-                * (system.latency_ms[i, b - 1] + FOR_A_STEP[i] + b * FOR_A_REQUEST[i]),
+                "mean_ms": slower * (system.latency_ms[i, b - 1] + more(i, b)),
             }
             for b in range(1, N + 1)
         }
     return point
 
 
-def test_overheads_are_what_is_left_of_whole_steps(bare):
+def test_what_the_executor_adds_is_found_in_its_whole_steps(bare):
     routing = load_routing("r2r").under_names_of(bare.profile.model_names)
     found = StepMeasurements(bare.profile.model_names)
-    for N, B, busy, context, transitions in [
-        (4, [1, 1], (0.3, 0.9), 2048, [[65, 35], [35, 0]]),
-        (4, [1, 4], (0.2, 0.7), 1024, [[80, 20], [20, 0]]),
-        (1, [1, 1], (0.4, 0.6), 4000, [[60, 40], [40, 0]]),
-    ]:
-        found.add(planted(bare, routing, N, B, busy, context, transitions))
-    for i, excess in enumerate(excesses(found, bare, routing)):
-        assert excess.sizes.tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 1]
-        assert excess.parts_ms == pytest.approx((FOR_A_STEP[i], FOR_A_REQUEST[i]))
-        assert excess.mean_ms == pytest.approx(FOR_A_STEP[i] + 21.0 / 9.0 * FOR_A_REQUEST[i])
-        assert excess.left_ms == pytest.approx(0.0, abs=1e-9)
+    for run in RUNS:
+        found.add(planted(bare, routing, *run))
+    for i, more in enumerate(beyond(found, bare, routing, np.ones((2, 2)))):
+        assert more.step_ms == pytest.approx(FOR_A_STEP[i])
+        assert more.request_ms == pytest.approx(FOR_A_REQUEST[i])
+        assert more.idle_ms == pytest.approx(WHEN_IDLE[i])
+        assert more.slow_down[1 - i] == pytest.approx(SLOW[i])
+        assert more.slow_down[i] == 1.0
+        assert more.left_ms == pytest.approx(0.0, abs=1e-6)
+        assert more.settings == 4 + 4 + 1
 
 
-def test_neither_part_of_the_overhead_is_negative():
-    counts, sizes = np.array([9.0, 1.0]), np.array([1.0, 2.0])
-    falling = StepExcess(counts, sizes, np.array([2.0, 1.0]))
-    assert falling.parts_ms == pytest.approx((1.9, 0.0))
-    short = StepExcess(counts, sizes, np.array([-2.0, -1.0]))
-    assert short.parts_ms == (0.0, 0.0)
-    assert short.mean_ms == pytest.approx(-1.9)
+def test_slow_downs_are_no_less_than_those_of_the_engines_and_nothing_is_negative(bare):
+    routing = load_routing("r2r").under_names_of(bare.profile.model_names)
+    found = StepMeasurements(bare.profile.model_names)
+    found.add(planted(bare, routing, *RUNS[0]))
+    engines = np.array([[1.0, 3.0], [1.1, 1.0]])
+    small, large = beyond(found, bare, routing, engines)
+    assert small.slow_down[1] >= 3.0 - 1e-6
+    assert large.slow_down[0] == pytest.approx(SLOW[1], rel=0.2)
+    for model in found.points[0]["per_model"]:
+        for steps in model["steps"].values():
+            steps["mean_ms"] *= 0.3
+    for more in beyond(found, bare, routing, np.ones((2, 2))):
+        assert min(more.step_ms, more.request_ms, more.idle_ms) >= 0.0
+        assert more.mean_ms < 0.0
 
 
 def test_the_replay_engine_measured_directly_is_what_it_replays():

@@ -29,6 +29,8 @@ class Counters:
         """
         self.step_bins: dict[int, Bins] = {}
         """By batch size: steps by the bin of their time; see `quantile_s`."""
+        self.idle_starts: dict[int, int] = {}
+        """By batch size: steps before which the model was idle, if only for a moment."""
         self.arrivals = [[0, 0.0] for _ in range(M)]
         """By source: handoffs taken in, and seconds since the end of the step that made them."""
         self.arrival_bins: list[Bins] = [{} for _ in range(M)]
@@ -63,6 +65,8 @@ class Counters:
         extended = sum(max(request.unseen - 1, 0) for request in batch.requests)
         self.extended += extended
         self._extends = extended > 0
+        if batch.started_at > self._idle_since:
+            self.idle_starts[len(batch)] = self.idle_starts.get(len(batch), 0) + 1
         self.context += sum(len(request.token_ids) for request in batch.requests)
 
     def stepped(self, batch: Batch, ended_at: float, handed_on_at: float) -> None:
@@ -98,6 +102,7 @@ class Counters:
         return {
             "batches": {str(size): entry for size, entry in sorted(self.batches.items())},
             "step_bins": {str(size): _plain(bins) for size, bins in sorted(self.step_bins.items())},
+            "idle_starts": _plain(self.idle_starts),
             "arrivals": self.arrivals,
             "arrival_bins": [_plain(bins) for bins in self.arrival_bins],
             "threshold_wait_s": self.threshold_wait_s,

@@ -97,7 +97,7 @@ def profile_of(
             "context_tokens": tables[0].grid.middle,
             "models": models,
             "slow_downs": (),
-            "handoff": found.handoff(where),
+            "handoff": None,
             "routing": routing,
         }
     )
@@ -106,7 +106,11 @@ def profile_of(
         _with_overhead(model, more[i], tables[i], where) for i, model in enumerate(models)
     )
     changed = bare.model_copy(
-        update={"models": models, "slow_downs": _slow_downs(plan.names, more, factors, where)}
+        update={
+            "models": models,
+            "slow_downs": _slow_downs(plan.names, more, factors, where),
+            "handoff": found.handoff(where, [each.idle_ms for each in more]),
+        }
     )
     return parse_document(Profile, changed.model_dump(mode="json", by_alias=True), name)
 
@@ -259,7 +263,8 @@ def _with_overhead(model: ModelProfile, found: Beyond, tables: Tables, where: st
         f"What whole steps of the running executor take beyond the engine's: {found.mean_ms:.3g} "
         f"ms on average of {found.steps} steps, in {found.settings} settings and sizes. The best "
         f"fit is this for every step, {found.request_ms:.3g} ms for each request in it, which is "
-        f"in the tables, and the slow-downs; it leaves {found.left_ms:.2g} ms (root of the mean "
+        f"in the tables, {found.idle_ms:.3g} ms where the model was idle before, which is in the "
+        f"handoffs to it, and the slow-downs; it leaves {found.left_ms:.2g} ms (root of the mean "
         f"square). The policy's decision alone takes {min(route):.2g} to {max(route):.2g} "
         "microseconds."
     )

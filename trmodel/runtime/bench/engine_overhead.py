@@ -3,12 +3,13 @@
 For every step size b in every setting, with w its mean whole step, L what the tables give for the
 routing and the context that the run had, and q_j the share of time in which model j ran beside it,
 
-    w (1 - sum_j q_j (1 - 1 / s_j)) = L + o + r b:
+    w (1 - sum_j q_j (1 - 1 / s_j)) = L + o + r b + c u:
 
-o for every step (waking the engine), r for each request in it (routing, handing on, reporting), and
-s_j the slow-down while j runs. For front end, load and network share the cores with the engines,
-models slow each other more than their engines alone do. These numbers are fitted by least squares
-over all steps; none is negative, and no slow-down is less than the engines' own.
+o for every step, r for each request in it (routing, handing on, reporting), c for one before which
+the model was idle, as were u of these steps (threads are woken, the caches of the core are cold),
+and s_j the slow-down while j runs. For front end, load and network share the cores with the
+engines, models slow each other more than their engines alone do. These numbers are fitted by least
+squares over all steps; none is negative, and no slow-down is less than the engines' own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Beyond:
 
     Attributes
     ----------
-    step_ms, request_ms
-        o and r.
+    step_ms, request_ms, idle_ms
+        o, r and c.
     slow_down
         s_j for each model; 1 for itself.
     steps, settings
@@ -50,6 +51,7 @@ class Beyond:
 
     step_ms: float
     request_ms: float
+    idle_ms: float
     slow_down: tuple[float, ...]
     steps: int
     settings: int
@@ -86,6 +88,7 @@ def beyond(
                     int(size),
                     steps["mean_ms"],
                     float(system.latency_ms[i, int(size) - 1]),
+                    model["idle_starts"].get(size, 0) / model["batches"][size],
                     *beside,
                 )
                 for size, steps in model["steps"].items()
@@ -107,22 +110,23 @@ def _beside(point: Mapping[str, Any], i: int) -> Sequence[float]:
 
 
 def _fit(cells: FloatArray, i: int, engines: FloatArray) -> Beyond:
-    count, size, whole, table = cells[:, :4].T
-    lost = cells[:, 4:] * whole[:, None]
+    count, size, whole, table, idle = cells[:, :5].T
+    lost = cells[:, 5:] * whole[:, None]
     own = 1.0 - 1.0 / np.minimum(engines, 1.0 / (1.0 - MOST_SLOWED) - 1e-6)
     seen = np.flatnonzero(lost.any(axis=0))
-    rows = np.column_stack([np.ones_like(size), size, lost[:, seen]])
+    rows = np.column_stack([np.ones_like(size), size, idle, lost[:, seen]])
     root = np.sqrt(count)
-    low = np.concatenate([[0.0, 0.0], own[seen]])
-    high = np.concatenate([[np.inf, np.inf], np.full(len(seen), MOST_SLOWED)])
+    low = np.concatenate([np.zeros(3), own[seen]])
+    high = np.concatenate([np.full(3, np.inf), np.full(len(seen), MOST_SLOWED)])
     found = lsq_linear(rows * root[:, None], (whole - table) * root, (low, high)).x
     share = own.copy()
-    share[seen] = found[2:]
+    share[seen] = found[3:]
     share[i] = 0.0
     left = whole - table - rows @ found
     return Beyond(
         step_ms=float(found[0]),
         request_ms=float(found[1]),
+        idle_ms=float(found[2]),
         slow_down=tuple((1.0 / (1.0 - share)).tolist()),
         steps=int(count.sum()),
         settings=len(count),

@@ -243,6 +243,7 @@ def _counted(models: Sequence[str], spans: list[dict[str, Any]], N: int) -> dict
                     str(size): summary(_whole(span["step_bins"][str(size)]), STALL)
                     for size in batches
                 },
+                "idle_starts": {size: n for size, n in span["idle_starts"].items() if n},
                 "arrivals": [summary(_whole(bins), LATE) for bins in span["arrival_bins"]],
                 "mean_batch": requests / steps if steps else None,
                 "admission_delay_ms": 1000.0 * waits / requests if requests else None,
