@@ -156,11 +156,17 @@ def test_a_request_beyond_the_pool_ends_and_the_others_go_on(engine, loaded):
     _, reference = loaded
     small, huge = request(1, [5, 6, 7]), request(2, [9] * (KV_TOKENS + 1))
     result = step(engine, [huge, small])
+    assert "exceed the model's cache of 256" in result.errors[0]
     assert list(result.errors) == [0]
     assert result.token_ids[1] == scratch(reference, small.token_ids)[0].argmax()
     engine.release(2)
     small.token_ids.append(8)
     check(reference, [small], step(engine, [small]))
+
+
+def test_requests_beyond_the_pool_do_not_break_the_engine(engine):
+    for number in range(MOST_FAILURES + 1):
+        assert step(engine, [request(number, [9] * (KV_TOKENS + 1))]).errors
 
 
 def test_an_engine_that_only_fails_is_given_up(engine, monkeypatch):

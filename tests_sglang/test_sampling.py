@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trmodel.runtime.engines.sglang.sampling import choose
+from trmodel.runtime.engines.sglang.sampling import NO_TOKEN, choose
 from trmodel.runtime.messages import Sampling
 from trmodel.runtime.request import Request
 
@@ -76,3 +76,29 @@ def test_a_token_without_a_share_is_never_drawn():
     logits = torch.full((5000, 8), -math.inf)
     logits[:, 3] = 0.0
     assert (choose(logits, requests(5000, temperature=1.0), 0) == 3).all()
+
+
+@pytest.mark.parametrize("sampling", [{"top_p": 1e-46}, {"temperature": 1e-39}])
+def test_extremes_leave_the_likeliest_token(sampling):
+    logits = torch.tensor([[0.0, 1.0, 3.0, 2.0]])
+    asked = requests(1, **{"temperature": 1.0, **sampling})
+    assert choose(logits, asked, 0).tolist() == [2]
+
+
+def test_logits_that_are_not_finite_give_no_token():
+    logits = torch.zeros(3, 5)
+    logits[1, 2] = math.nan
+    logits[2] = math.inf
+    asked = requests(3, temperature=1.0)
+    found = choose(logits, asked, 0).tolist()
+    assert found[0] >= 0
+    assert found[1:] == [NO_TOKEN, NO_TOKEN]
+    asked = requests(3, temperature=0.0)
+    assert choose(logits, asked, 0).tolist() == [0, NO_TOKEN, NO_TOKEN]
+
+
+def test_neighbouring_seeds_draw_apart_at_neighbouring_models():
+    logits = torch.zeros(100, 1000)
+    one = [Request(k, [0] * k, 0, Sampling(seed=8), 0, 0, [0]) for k in range(100)]
+    two = [Request(k, [0] * k, 0, Sampling(seed=7), 0, 0, [0]) for k in range(100)]
+    assert (choose(logits, one, 0) == choose(logits, two, 1)).float().mean() < 0.1

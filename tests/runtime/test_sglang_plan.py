@@ -148,6 +148,38 @@ def test_a_measured_profile_is_what_thresholds_are_tuned_by(folders, tmp_path):
     assert plan.loaded.profile.name == load_profile(str(path)).profile.name
 
 
+def test_models_are_listed_in_the_order_of_the_routing(folders, tmp_path):
+    path = tmp_path / "measured.json"
+    path.write_text(planning.machine_profile(settings(folders)).model_dump_json(by_alias=True))
+    turned = {name: {"path": str(folders / name)} for name in ("large", "small")}
+    with pytest.raises(InputError, match="small, large, in this order"):
+        make_plan(settings(folders, models=turned, profile=str(path)))
+
+
+def test_cores_that_are_not_there_are_told(folders):
+    models = {name: {"path": str(folders / name), "cores": [10**6]} for name in ("small", "large")}
+    with pytest.raises(InputError, match=r"models\.small\.cores: there is no 1000000"):
+        make_plan(settings(folders, models=models))
+
+
+def test_no_request_is_longer_than_the_smallest_cache(folders):
+    models = {name: {"path": str(folders / name)} for name in ("small", "large")}
+    models["large"]["kv_tokens"] = 100
+    assert make_plan(settings(folders, models=models)).config.max_context == 100
+
+
+def test_what_the_adapter_depends_on_cannot_be_changed(folders):
+    config = settings(folders, sglang={"device": "cpu", "arguments": {"page_size": 16}})
+    with pytest.raises(InputError, match="page_size cannot be changed"):
+        make_plan(config)
+
+
+def test_a_folder_without_weights_is_refused(folders):
+    (folders / "small" / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="has no weights"):
+        make_plan(settings(folders))
+
+
 def test_models_are_for_the_sglang_engine_alone(folders):
     with pytest.raises(InputError, match="models: are those of the profile"):
         make_plan(settings(folders).model_copy(update={"engine": "replay"}))

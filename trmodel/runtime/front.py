@@ -292,8 +292,10 @@ class Front:
         if never_heard and process.returncode == InputError.exit_code:
             self._give_up(f"the subserver of {self.names[i]} cannot run; its log says why")
             return
-        now = time.monotonic()
-        self._restarted_at[i] = [t for t in self._restarted_at[i] if now - t < _CALM_S] + [now]
+        now, heard_at = time.monotonic(), self.node.links[i].heard_at or 0.0
+        # However long it takes to load: one that is never heard does not get better.
+        since = now - _CALM_S if heard_at > self._started_at[i] else 0.0
+        self._restarted_at[i] = [t for t in self._restarted_at[i] if t > since] + [now]
         if len(self._restarted_at[i]) > _MOST_RESTARTS:
             self._give_up(f"the subserver of {self.names[i]} keeps ending")
             return

@@ -96,6 +96,7 @@ class Node:
         self._wake_out.setblocking(False)
         self._awake = threading.Event()
         self._stopping = False
+        self._looked_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="network", daemon=True)
 
     def _socket(self, kind: int, keys: Keys | None, *, server: bool) -> zmq.Socket[bytes]:
@@ -141,8 +142,11 @@ class Node:
         self._wake()
 
     def silent_s(self, peer: int, since: float) -> float:
-        """How long nothing was heard of a peer, counted from ``since`` at the earliest."""
-        return time.monotonic() - max(since, self.links[peer].heard_at or since)
+        """How long nothing was heard of a peer, counted from ``since`` at the earliest.
+
+        Up to when this process last looked: on a busy machine that may be a while ago.
+        """
+        return self._looked_at - max(since, self.links[peer].heard_at or since)
 
     @property
     def full(self) -> bool:
@@ -165,7 +169,9 @@ class Node:
                 self._wake_out.recv(64)
             self._awake.clear()
             try:
+                now = time.monotonic()
                 self._receive()
+                self._looked_at = now
                 self._flush()
             except Superseded:
                 log.error("a newer incarnation of this process exists; this one ends")

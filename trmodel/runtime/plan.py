@@ -97,10 +97,11 @@ def _complete(config: ServerConfig) -> ServerConfig:
         return config
     if not config.models:
         raise InputError("models: the sglang engine needs them, such as 'small: {path: FOLDER}'")
-    from trmodel.runtime.engines.sglang.planning import limits
+    from trmodel.runtime.engines.sglang.planning import check_cores, limits
     from trmodel.runtime.engines.sglang.vocabulary import check_vocabularies
 
     check_vocabularies({name: model.path for name, model in config.models.items()})
+    check_cores(config)
     return limits(config)
 
 
@@ -129,8 +130,11 @@ def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
     system = build_system(
         loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
     )
-    if config.models and (others := sorted(set(system.models) - set(config.models))):
-        raise InputError(f"routing: {', '.join(others)} not among the server's models")
+    if config.models and list(config.models) != list(system.models):
+        # Policies know models by their place.
+        raise InputError(
+            f"models: the routing has {', '.join(system.models)}, in this order; list them so"
+        )
     if not system.plain and config.retune.mode != "off":
         raise UsageError("retune: the probabilities of phases cannot be estimated; mode: off")
     # Each subserver makes its own; what is wrong with it is better said once, here.

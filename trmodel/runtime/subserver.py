@@ -2,7 +2,7 @@
 
 The network thread takes in what clients and peers send; the main thread starts batches, runs the
 engine and hands requests on. They share the scheduler under one lock, which is never held while
-the engine works or a socket is used, so that neither waits for the other's work.
+the engine makes a pass or a socket is used, so that neither waits for the other's work.
 """
 
 from __future__ import annotations
@@ -321,6 +321,7 @@ def run_remote(spec: SubserverSpec) -> None:
 def main() -> int:
     """Run the subserver whose spec comes on standard input."""
     logging.basicConfig(format=LOG_FORMAT, level="INFO")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front end says when to end
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=SubserverSpec)
     sys.setswitchinterval(SWITCH_S)
     try:
@@ -328,7 +329,6 @@ def main() -> int:
     except TrmodelError as error:
         log.error("%s: %s", spec.names[spec.model], error)
         return error.exit_code
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.run()
     if server.orphaned and spec.folder is not None:

@@ -47,9 +47,14 @@ class Bernoulli(Policy):
         return token_ids if self._keeps[source][destination] else []
 
 
-def uniform(seed: int, step: int) -> float:
-    """A number in [0, 1) that belongs to a step of a request (SplitMix64)."""
-    z = (seed * 0xD1342543DE82EF95 + (step + 1) * 0x9E3779B97F4A7C15) & _MASK
+def uniform(seed: int, step: int, stream: int = 0) -> float:
+    """A number in [0, 1) that belongs to a step of a request (SplitMix64).
+
+    Other streams are for other choices of the same request.
+    """
+    z = (
+        seed * 0xD1342543DE82EF95 + (step + 1) * 0x9E3779B97F4A7C15 + stream * 0xA0761D6478BD642F
+    ) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
     return ((z ^ (z >> 31)) >> 11) / (1 << 53)

@@ -46,6 +46,7 @@ class Recording(Policy):
             raise ValueError(f"folder: {folder} is no folder")
         self.inner = find_policy(policy, options or {}, transition_probability, committed_tokens)
         self.needs, self.models = self.inner.needs, self.inner.models
+        self.takes_routing = self.inner.takes_routing
         self._folder = Path(folder)
         self._file: TextIO | None = None
         self._scores: dict[int, float] = {}

@@ -238,7 +238,7 @@ def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int)
 
     if options.device == "cpu":
         attention.register()
-    arguments = ServerArgs(**options.server_arguments(rows, hidden))
+    arguments = ServerArgs(**options.server_arguments(rows, hidden=hidden))
     arguments.resolve_once()
     _set_envs_and_config(arguments)
     ports = PortArgs.init_new(arguments)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 NAME = "trmodel_cpu"
-MOST_QUERIES = 64
-"""New tokens of a pass up to which each has a copy of its keys."""
+MOST_QUERIES, MOST_KEYS = 64, 1 << 17
+"""New tokens of a pass, and their keys together, up to which each has a copy of its keys."""
 
 
 def register() -> None:
@@ -37,6 +37,8 @@ def register() -> None:
                     return
                 rows = rows.repeat_interleave(forward_batch.extend_seq_lens)
             longest = int(lengths.max())
+            if len(lengths) * longest > MOST_KEYS:
+                return
             slots = self.req_to_token_pool.req_to_token[rows, :longest]
             mask = torch.arange(longest, device=rows.device) < lengths.unsqueeze(1)
             self._keys = slots, mask[:, None, None, :]

@@ -14,12 +14,15 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from trmodel.errors import TrmodelError
 from trmodel.runtime.engines.sglang.adapter import Held, Pass, Runner
-from trmodel.runtime.engines.sglang.sampling import choose
+from trmodel.runtime.engines.sglang.sampling import NO_TOKEN, choose
 from trmodel.runtime.request import Batch, Request, StepResult
 
 log = logging.getLogger(__name__)
 
+MOST_NEW_TOKENS = 8192
+"""In one pass of several requests: activations need room beside the caches."""
 MOST_FAILURES = 3
 """Steps in a row that fail altogether: the engine is broken, its process must begin anew."""
 
@@ -80,7 +83,8 @@ class SglangEngine:
         except Exception as error:
             log.exception("a step of %d requests failed; each is tried alone", len(batch))
             result = self._one_by_one(batch.requests)
-            self._failures = self._failures + 1 if len(result.errors) == len(batch) else 0
+            broken = len(result.errors) == len(batch) and not isinstance(error, TrmodelError)
+            self._failures = self._failures + 1 if broken else 0
             if self._failures >= MOST_FAILURES:
                 raise error
         else:
@@ -118,7 +122,11 @@ class SglangEngine:
     def _passes(self, requests: Sequence[Request]) -> list[Pass]:
         """Run the requests together, or in parts if the pool cannot hold them all."""
         tokens = sum(len(request.token_ids) for request in requests)
-        if len(requests) > 1 and (tokens > self.kv_capacity or len(requests) > self.runner.rows):
+        new = sum(request.unseen for request in requests)
+        fits = tokens <= self.kv_capacity and len(requests) <= self.runner.rows
+        if len(requests) == 1 and not fits:
+            raise TrmodelError(f"{tokens} tokens exceed the model's cache of {self.kv_capacity}")
+        if len(requests) > 1 and (not fits or new > MOST_NEW_TOKENS):
             middle = len(requests) // 2
             return self._passes(requests[:middle]) + self._passes(requests[middle:])
         helds = [self._take(request) for request in requests]
@@ -169,6 +177,14 @@ class SglangEngine:
             logits = _joined(torch, [one.logits for one in passes])
             logits = logits[:, : self.vocabulary].float()
             token_ids = choose(logits, requests, self.model)
+            chosen = token_ids.tolist()
+            errors = {
+                place: "the model's numbers are not finite"
+                for place, token in enumerate(chosen)
+                if token == NO_TOKEN
+            }
+            if errors:
+                token_ids = token_ids.clamp(min=0)
             tensors = {}
             if "logits" in self.needs:
                 tensors["logits"] = logits
@@ -176,7 +192,7 @@ class SglangEngine:
                 tensors["hidden"] = _joined(torch, [one.hidden for one in passes])
             if "embedding" in self.needs:
                 tensors["embedding"] = self.runner.embedding(token_ids)
-            return StepResult(token_ids.tolist(), tensors)
+            return StepResult(chosen, tensors, errors)
 
     def release(self, request: int) -> None:
         """Free the cache of a request; of one that is not known, nothing."""

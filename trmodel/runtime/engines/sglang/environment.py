@@ -40,6 +40,8 @@ def prepare_cpu() -> None:
     os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # What SGLang has compiled by torch is small, and would want a compiler or triton.
+    os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
     absent = [name for name in STAND_INS if not _installed(name)]
     if absent and _has_gpu():
         raise InputError(

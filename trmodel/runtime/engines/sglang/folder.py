@@ -40,8 +40,17 @@ class ModelFolder:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all its weights, as they are stored."""
-        return sum(file.stat().st_size for file in Path(self.path).glob("*.safetensors"))
+        """Bytes of all its weights, as they are stored.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
+        total = sum(file.stat().st_size for file in Path(self.path).glob("*.safetensors"))
+        if not total:
+            raise InputError(f"{self.path}: has no weights, *.safetensors")
+        return total
 
     @property
     def max_context(self) -> int:
@@ -61,6 +70,8 @@ class ModelFolder:
 
     def _number(self, key: str) -> int:
         value = self.config.get(key)
-        if type(value) is not int:
-            raise InputError(f"{self.path}/config.json: {key} must be a whole number, got {value}")
+        if type(value) is not int or value < 1:
+            raise InputError(
+                f"{self.path}/config.json: {key} must be a whole number of at least 1, got {value}"
+            )
         return value

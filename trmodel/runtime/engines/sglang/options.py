@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from trmodel.errors import InputError
 from trmodel.runtime.engines.sglang import attention
 
 
@@ -49,8 +50,14 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extend_tokens: int = 512
     arguments: dict[str, Any] = {}
 
-    def server_arguments(self, rows: int, hidden: bool) -> dict[str, Any]:
-        """Return the arguments of `ServerArgs`."""
+    def server_arguments(self, rows: int, *, hidden: bool) -> dict[str, Any]:
+        """Return the arguments of `ServerArgs`.
+
+        Raises
+        ------
+        InputError
+            If ``arguments`` has one that the adapter depends on.
+        """
         found: dict[str, Any] = {
             "model_path": self.path,
             "device": self.device,
@@ -67,6 +74,8 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "random_seed": 0,
             "log_level": "error",
         }
+        if taken := sorted(found.keys() & self.arguments):
+            raise InputError(f"sglang.arguments: {', '.join(taken)} cannot be changed there")
         if self.kv_tokens is not None:
             found["max_total_tokens"] = self.kv_tokens
         if hidden:

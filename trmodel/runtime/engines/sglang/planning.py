@@ -6,6 +6,7 @@ fit together. As a live request keeps its tokens on every model, all models hold
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 
@@ -67,7 +68,7 @@ def _on_gpu(config: ServerConfig) -> bool:
 
 def _memory(folder: ModelFolder, dtype: str) -> Memory:
     return Memory(
-        weight_bytes=max(folder.weight_bytes, 1),
+        weight_bytes=folder.weight_bytes,
         kv_bytes_per_token=folder.kv_bytes_per_token(dtype),
         provenance=Provenance(method="derived", source=f"{folder.path}: sizes and config.json"),
     )
@@ -92,13 +93,34 @@ def _hardware(config: ServerConfig) -> Hardware:
     if used > len(listed):
         raise InputError(f"models: {used} GPUs are named, the machine has {len(listed)}")
     gpus = [line.rsplit(",", 1) for line in listed[:used]]
-    memory = min(int(mib) for _, mib in gpus) * 2**20
+    try:
+        memory = min(int(mib) for _, mib in gpus) * 2**20
+    except ValueError:
+        raise InputError("sglang: nvidia-smi does not tell the memory of the GPUs") from None
     return Hardware(
         gpu=gpus[0][0].strip(),
         gpus=used,
         gpu_memory_bytes=memory,
         reserved_bytes=int(config.sglang.workspace_fraction * memory),
     )
+
+
+def check_cores(config: ServerConfig) -> None:
+    """Check that the models that run on this machine find their cores.
+
+    Raises
+    ------
+    InputError
+        If some core is not there, or not for this process.
+    """
+    there = os.sched_getaffinity(0)
+    for name, model in config.models.items():
+        missing = sorted(set(model.cores) - there)
+        if missing and name not in config.transport.remote:
+            raise InputError(
+                f"models.{name}.cores: there is no {', '.join(map(str, missing))}; this process "
+                f"has {', '.join(map(str, sorted(there)))}"
+            )
 
 
 def limits(config: ServerConfig) -> ServerConfig:
@@ -109,8 +131,9 @@ def limits(config: ServerConfig) -> ServerConfig:
     InputError, InfeasibleError
         If a folder cannot be read, the weights do not fit, or not one request does.
     """
-    most = min(ModelFolder(model.path).max_context for model in config.models.values())
-    context = min(config.max_context, most)
+    models = config.models.values()
+    most = [ModelFolder(model.path).max_context for model in models]
+    context = min(config.max_context, *most, *(m.kv_tokens for m in models if m.kv_tokens))
     tokens = config.kv_tokens
     if tokens is None:
         if _on_gpu(config):
@@ -123,10 +146,16 @@ def limits(config: ServerConfig) -> ServerConfig:
 
 
 def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOptions]:
-    """Return what each model's engine is told, in the order of the names; see `limits`."""
+    """Return what each model's engine is told, in the order of the names; see `limits`.
+
+    Raises
+    ------
+    InputError
+        If ``sglang.arguments`` has what is decided here.
+    """
     common = config.sglang
     vocabulary = read_vocabulary(next(iter(config.models.values())).path)  # that of all
-    return [
+    made = [
         EngineOptions(
             path=model.path,
             device=common.device,
@@ -144,3 +173,6 @@ def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOpt
         )
         for model in (config.models[name] for name in names)
     ]
+    for options in made:
+        options.server_arguments(1, hidden=False)  # says what may not be given
+    return made

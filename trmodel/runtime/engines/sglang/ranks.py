@@ -8,11 +8,14 @@ it for ever.
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -20,6 +23,8 @@ import msgspec
 
 from trmodel.runtime.engines.sglang.adapter import Held, Pass, Runner
 from trmodel.runtime.engines.sglang.options import EngineOptions
+
+log = logging.getLogger(__name__)
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
@@ -78,7 +83,12 @@ class SplitRunner(Runner):
         """See `Runner.forward`."""
         names = tuple(held.req.rid for held in helds)
         self._tell(Forward(names, tuple(map(tuple, unseen))))
-        return super().forward(helds, unseen)
+        try:
+            return super().forward(helds, unseen)
+        except Exception:
+            # The others may be in the middle of the pass: what follows would meet this one.
+            log.exception("a pass of a model that is split failed; its processes begin anew")
+            os._exit(1)
 
     def occupy(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> None:
         """See `Runner.occupy`."""
@@ -118,6 +128,13 @@ def _end_with(process: subprocess.Popen[bytes]) -> None:
     os._exit(1)
 
 
+def _end_with_parent(parent: int) -> None:
+    """End this process when the first rank is gone, even in the middle of a pass."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
+
+
 def _write(pipe: IO[bytes], command: Command) -> None:
     data = _encoder.encode(command)
     pipe.write(len(data).to_bytes(4, "little") + data)
@@ -133,6 +150,8 @@ def main() -> int:
     """Follow the first rank until its pipe closes."""
     from trmodel.runtime.engines.sglang.start import prepare
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ends with the first rank
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     commands = _commands(sys.stdin.buffer)
     start = next(commands)
     assert isinstance(start, Start)

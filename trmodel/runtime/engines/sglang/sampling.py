@@ -13,17 +13,21 @@ from typing import Any
 from trmodel.runtime.policies.bernoulli import uniform
 from trmodel.runtime.request import Request
 
-_APART = 0x5EED
-"""Keeps these numbers apart from those that a policy draws by step."""
+NO_TOKEN = -1
+"""Of a request whose logits are not finite."""
+_COLDEST = 1e-5
+"""Temperatures below leave the likeliest token alone, as far as float32 goes."""
+_STREAM = 1
+"""Of the first model: keeps these numbers apart from those that a policy draws by step."""
 
 
 def choose(logits: Any, requests: Sequence[Request], model: int) -> Any:
-    """Return a token for each request, int64 [batch], on the logits' device.
+    """Return a token for each request, or `NO_TOKEN`, int64 [batch], on the logits' device.
 
     Parameters
     ----------
     logits
-        [batch, vocabulary], float32; the argmax is taken where the temperature is 0.
+        [batch, vocabulary], float32; the argmax is taken where the temperature is (nearly) 0.
     requests
         In the order of the batch.
     model
@@ -31,9 +35,10 @@ def choose(logits: Any, requests: Sequence[Request], model: int) -> Any:
     """
     import torch
 
-    best = logits.argmax(-1)
+    peak, best = logits.max(-1)
+    best = torch.where(peak.isfinite(), best, NO_TOKEN)
     sampling = [request.sampling for request in requests]
-    if all(one.temperature == 0.0 for one in sampling):
+    if all(one.temperature < _COLDEST for one in sampling):
         return best
 
     def column(values: list[float]) -> Any:
@@ -41,13 +46,13 @@ def choose(logits: Any, requests: Sequence[Request], model: int) -> Any:
         return made.to(logits.device, non_blocking=True).unsqueeze(1)
 
     temperature = column([one.temperature for one in sampling])
-    hot = temperature.squeeze(1) > 0.0
-    share = torch.softmax(logits / torch.where(temperature > 0.0, temperature, 1.0), -1)
+    hot = (temperature.squeeze(1) >= _COLDEST) & peak.isfinite()
+    share = torch.softmax(logits / torch.where(temperature >= _COLDEST, temperature, 1.0), -1)
     if any(one.top_p < 1.0 for one in sampling):
         share = _nucleus(torch, share, column([one.top_p for one in sampling]))
     draws = column(
         [
-            uniform(request.sampling.seed + _APART + model, len(request.token_ids))
+            uniform(request.sampling.seed, len(request.token_ids), _STREAM + model)
             for request in requests
         ]
     )
@@ -62,5 +67,7 @@ def _nucleus(torch: Any, share: Any, top_p: Any) -> Any:
     """Keep the likeliest tokens up to and including the one that reaches top-p."""
     ordered, places = share.sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
-    ordered = torch.where(before < top_p, ordered, 0.0)
+    kept = before < top_p
+    kept[:, 0] = True
+    ordered = torch.where(kept, ordered, 0.0)
     return torch.zeros_like(share).scatter_(-1, places, ordered)

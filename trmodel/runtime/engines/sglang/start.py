@@ -47,7 +47,15 @@ def start_engine(
     from trmodel.runtime.engines.sglang.ranks import SplitRunner
 
     kind = SplitRunner if options.tp > 1 else Runner
-    runner = kind(options, requests + SPARE_ROWS, hidden="hidden" in needs)
+    try:
+        runner = kind(options, requests + SPARE_ROWS, hidden="hidden" in needs)
+    except InputError:
+        raise
+    except Exception as error:
+        log.debug("%s cannot be loaded", options.path, exc_info=error)
+        raise InputError(
+            f"{options.path}: cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     if runner.capacity < (options.kv_tokens or 0):
         log.warning(
             "%s: the cache has room for %d tokens, not %d: caches of requests that wait may be "
