@@ -1,5 +1,6 @@
 """Running the command line inside the test process, where imports are paid for once."""
 
+import importlib
 import json
 import shutil
 from collections.abc import Callable
@@ -89,6 +90,10 @@ class MeasuredServer:
 @pytest.fixture
 def measured_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeasuredServer:
     """A server in place of real ones, and the files of its measurement in the directory."""
+    # What takes it from there by name must have the real one, if it is loaded while that is away.
+    importlib.import_module("trmodel.runtime.bench.share_runs")
+    importlib.import_module("trmodel.runtime.bench.engine_profile")
+
     server = MeasuredServer()
     package = "trmodel.runtime.bench"
     monkeypatch.setattr(f"{package}.running.running", lambda *_: nullcontext(server))
