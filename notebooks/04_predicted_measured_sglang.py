@@ -78,7 +78,6 @@ for column, model in zip(axes.T, profile.profile.models, strict=True):
         axis.set_ylabel(f"{what} step, ms")
         axis.legend(fontsize="small")
 save_figure(figure, REPORTS / f"{NAME}_tables.png")
-figure
 
 # %%
 overheads = [model.overhead.value_ms for model in profile.profile.models]
