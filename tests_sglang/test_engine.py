@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from transformers import AutoModelForCausalLM
 
+from trmodel.runtime.bench.engine_times import GROWTH, Ask, Stepper
 from trmodel.runtime.engines.sglang.engine import MOST_FAILURES, SglangEngine
 from trmodel.runtime.engines.sglang.options import EngineOptions, sizes
 from trmodel.runtime.engines.sglang.start import start_engine
 from trmodel.runtime.messages import Sampling
+from trmodel.runtime.policies import Scripted
 from trmodel.runtime.request import Batch, Request
 
 KV_TOKENS, REQUESTS, VOCABULARY = 256, 6, 1024
@@ -285,3 +287,26 @@ def test_sizes_of_graphs_waste_at_most_an_eighth():
         made = sizes(largest)
         assert made[-1] == largest
         assert all(b - a <= max(a // 8, 1) for a, b in pairwise(made))
+
+
+def test_contexts_to_be_timed_take_room_without_being_read(engine, monkeypatch):
+    stepper = Stepper(0, 1, engine, Scripted([0]))
+    read = []
+    forward = engine.runner.forward
+
+    def noted(helds, unseen):
+        read.append([(len(held), len(ids)) for held, ids in zip(helds, unseen, strict=True)])
+        return forward(helds, unseen)
+
+    monkeypatch.setattr(engine.runner, "forward", noted)
+    for batch, context, new in [(2, 80, 1), (4, 15, 3), (1, 150, 1)]:
+        read.clear()
+        stepper.run(Ask(batch, context, new, 0.0))
+        assert all(len(step) == batch for step in read)
+        brought = [count for step in read for _, count in step]
+        assert sum(brought) == new * len(brought)
+        assert all(
+            context <= held <= context + GROWTH + 2 * new for step in read for held, _ in step
+        )
+        assert batch * context <= engine.kv_tokens <= batch * (context + GROWTH + 4 * new)
+    assert engine.dropped == 0

@@ -7,12 +7,8 @@ import pytest
 
 from trmodel.cli.main import main
 from trmodel.profile import load_profile
-from trmodel.runtime.bench.engine_times import GROWTH, Ask, Stepper
 from trmodel.runtime.config import load_config
-from trmodel.runtime.engines.sglang.options import EngineOptions
-from trmodel.runtime.engines.sglang.start import start_engine
 from trmodel.runtime.plan import make_plan
-from trmodel.runtime.policies import Scripted
 
 
 def test_from_two_models_to_thresholds(models, tmp_path, monkeypatch):
@@ -54,30 +50,3 @@ def test_from_two_models_to_thresholds(models, tmp_path, monkeypatch):
     plan = make_plan(load_config("served.yaml").model_copy(update={"max_live": 2}))
     table = json.loads((tmp_path / "table.json").read_text())
     assert plan.vectors[-1] == tuple(table["thresholds"][-1])
-
-
-def test_contexts_take_room_without_being_read(models):
-    options = EngineOptions(
-        path=str(models["small"]), dtype="float32", kv_tokens=1024, max_context=512
-    )
-    engine = start_engine(0, options, 4)
-    stepper = Stepper(0, 1, engine, Scripted([0]))
-    read = []
-    forward = engine.runner.forward
-
-    def noted(helds, unseen):
-        read.append([(len(held), len(ids)) for held, ids in zip(helds, unseen, strict=True)])
-        return forward(helds, unseen)
-
-    engine.runner.forward = noted
-    for batch, context, new in [(2, 300, 1), (4, 100, 3), (1, 200, 1)]:
-        read.clear()
-        stepper.run(Ask(batch, context, new, 0.0))
-        assert all(len(step) == batch for step in read)
-        brought = [count for step in read for _, count in step]
-        assert sum(brought) == new * len(brought)
-        assert all(
-            context <= held <= context + GROWTH + 2 * new for step in read for held, _ in step
-        )
-        assert batch * context <= engine.kv_tokens <= batch * (context + GROWTH + 4 * new)
-    assert engine.dropped == 0
