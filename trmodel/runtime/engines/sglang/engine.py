@@ -79,7 +79,7 @@ class SglangEngine:
             What the pass raised, if several steps in a row failed for all their requests.
         """
         try:
-            result = self._step(batch.requests)
+            result = self._result(batch.requests, self._passes(batch.requests))
         except Exception as error:
             log.exception("a step of %d requests failed; each is tried alone", len(batch))
             result = self._one_by_one(batch.requests)
@@ -90,10 +90,6 @@ class SglangEngine:
         else:
             self._failures = 0
         return result
-
-    def _step(self, requests: Sequence[Request]) -> StepResult:
-        passes = self._passes(requests)
-        return self._result(requests, passes)
 
     def _one_by_one(self, requests: Sequence[Request]) -> StepResult:
         torch = self.runner.torch
