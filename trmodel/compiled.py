@@ -37,6 +37,11 @@ def borrowing(function: Function) -> Function:
     return _compiled(function, _nrt=False)
 
 
+def reordering(function: Function) -> Function:
+    """Compile as above a function whose sums may be taken in any order, and so several at once."""
+    return _compiled(function, fastmath={"reassoc", "contract"}, error_model="numpy")
+
+
 def _compiled(function: Function, **options: Any) -> Function:
     try:
         dispatcher = njit(cache=True, nogil=True, **options)(function)

@@ -10,6 +10,7 @@ Its internals move every few releases: `check_signatures` refuses what it was no
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,14 @@ from typing import Any
 from trmodel.runtime.engines.sglang import attention
 from trmodel.runtime.engines.sglang.options import EngineOptions
 from trmodel.runtime.engines.sglang.signatures import check_signatures
+
+
+_MOST_ROWS = 4
+"""New tokens of a request that are read like as many requests' single ones, on the CPU.
+
+There a decode is faster than an extend, and `attend` reads every new token's context anyway; on a
+GPU an extend reads a request's cache once for all of them.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +102,7 @@ class Runner:
         self._sampling = SamplingParams(temperature=0, max_new_tokens=1)
         self._capture = CaptureHiddenMode.LAST if hidden else CaptureHiddenMode.NULL
         self._sampling_infos: dict[int, Any] = {}
+        self._most_rows = _MOST_ROWS if options.device == "cpu" else 1
         self._model = _load(options, rows, hidden, rank, port)
         self.device = self._model.device
         self._pool = self._model.req_to_token_pool
@@ -141,13 +151,12 @@ class Runner:
     def forward(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> Pass:
         """Let each request read its unseen tokens, at least one, and give what comes next.
 
-        One token each for requests that hold something is a decode; all else is an extend.
+        One token each for requests that hold something is a decode, or as many as `_MOST_ROWS`
+        says; all else is an extend.
         """
+        few = max(map(len, unseen)) <= self._most_rows and all(map(len, helds))
         with self.torch.inference_mode():
-            if all(len(ids) == 1 and len(held) for held, ids in zip(helds, unseen, strict=True)):
-                batch = self._decode(helds, [ids[0] for ids in unseen])
-            else:
-                batch = self._extend(helds, unseen)
+            batch = (self._decode if few else self._extend)(helds, unseen)
             forward_batch = self._ForwardBatch.init_new(
                 batch,
                 self._model,
@@ -155,9 +164,13 @@ class Runner:
                 return_hidden_states_before_norm=False,
             )
             output = self._model.forward(forward_batch).logits_output
+            logits, states = output.next_token_logits, output.hidden_states
+            if len(logits) > len(helds):
+                last = self.torch.tensor(list(map(len, unseen))).cumsum(0) - 1
+                logits, states = logits[last], None if states is None else states[last]
         for held, ids in zip(helds, unseen, strict=True):
             held.token_ids.extend(ids)
-        return Pass(output.next_token_logits, output.hidden_states)
+        return Pass(logits, states)
 
     def occupy(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> None:
         """Hold tokens without reading them: what their slots have is left over, or nothing.
@@ -191,17 +204,24 @@ class Runner:
         batch.prefill_input_ids_cpu = None
         return batch
 
-    def _decode(self, helds: Sequence[Held], ids: Sequence[int]) -> Any:
+    def _decode(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> Any:
+        """Make a batch with a place for each new token, behind those before it."""
         torch = self.torch
-        batch = self._batch(helds)
-        rows = torch.tensor([held.req.kv.req_pool_idx for held in helds], dtype=torch.int64)
-        lengths = torch.tensor([len(held) for held in helds], dtype=torch.int64)
+        places = [
+            (held, len(held) + i, token)
+            for held, ids in zip(helds, unseen, strict=True)
+            for i, token in enumerate(ids)
+        ]
+        batch = self._batch([held for held, _, _ in places])
+        rows = torch.tensor([held.req.kv.req_pool_idx for held, _, _ in places])
+        lengths = torch.tensor([length for _, length, _ in places])
         batch.req_pool_indices_cpu, batch.seq_lens_cpu = rows, lengths
         batch.req_pool_indices = rows.to(self.device, non_blocking=True)
         batch.seq_lens = lengths.to(self.device, non_blocking=True)
         batch.orig_seq_lens = batch.seq_lens.to(torch.int32)
-        batch.input_ids = torch.tensor(ids, dtype=torch.int64).to(self.device, non_blocking=True)
-        size = len(helds)
+        ids = torch.tensor([token for _, _, token in places])
+        batch.input_ids = ids.to(self.device, non_blocking=True)
+        size = len(places)
         if size not in self._sampling_infos:
             self._sampling_infos[size] = self._SamplingBatchInfo.from_schedule_batch(
                 batch, self.vocabulary
@@ -238,6 +258,7 @@ def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int)
 
     if options.device == "cpu":
         attention.register()
+        os.environ["SGLANG_EAGER_INPUT_NO_COPY"] = "1"  # copies into fixed places are for graphs
     arguments = ServerArgs(**options.server_arguments(rows, hidden=hidden))
     arguments.resolve_once()
     _set_envs_and_config(arguments)

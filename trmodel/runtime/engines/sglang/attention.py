@@ -1,13 +1,15 @@
-"""Attention of extends on the CPU without what SGLang's plain backend computes in vain.
+"""Attention on the CPU: SGLang's plain backend, made faster where token-level routing spends time.
 
-For n new tokens behind L that are held, that backend attends from all L + n positions and keeps
-the last n; here only these n are computed. An extend after a handoff has n of one to a few, so
-that this is most of its time at any length. The result is the same.
+That backend gathers every request's whole cache at each decode, which `attend` reads in place. In
+an extend of n new tokens behind L that are held it attends from all L + n positions and keeps the
+last n; here only these n are computed. The result is the same up to rounding.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from trmodel.runtime.engines.sglang.attention_kernel import attend
 
 NAME = "trmodel_cpu"
 
@@ -20,62 +22,46 @@ def register() -> None:
     from torch.nn.functional import scaled_dot_product_attention
 
     class Backend(TorchNativeAttnBackend):
-        def _run_sdpa_forward_extend(
-            self,
-            query: Any,
-            output: Any,
-            k_cache: Any,
-            v_cache: Any,
-            req_to_token: Any,
-            req_pool_indices: Any,
-            seq_lens: Any,
-            extend_prefix_lens: Any,
-            extend_seq_lens: Any,
-            encoder_lens: Any = None,
-            scaling: float | None = None,
-            enable_gqa: bool = False,
-            causal: bool = False,
-            is_cross_attn: bool = False,
-            sliding_window_size: int | None = None,
-        ) -> Any:
-            if not causal or encoder_lens is not None or (sliding_window_size or 0) > 0:
-                return super()._run_sdpa_forward_extend(
-                    query,
-                    output,
-                    k_cache,
-                    v_cache,
-                    req_to_token,
-                    req_pool_indices,
-                    seq_lens,
-                    extend_prefix_lens,
-                    extend_seq_lens,
-                    encoder_lens,
-                    scaling=scaling,
-                    enable_gqa=enable_gqa,
-                    causal=causal,
-                    is_cross_attn=is_cross_attn,
-                    sliding_window_size=sliding_window_size,
-                )
+        def _run_sdpa_forward_decode(self, *tensors: Any, **how: Any) -> Any:
+            query, *arrays, encoder_lens = tensors
+            single = all(one.dtype == torch.float32 for one in tensors[:4])
+            if not single or not _is_common(encoder_lens, how):
+                return super()._run_sdpa_forward_decode(*tensors, **how)
+            attend(query.contiguous().numpy(), *(one.numpy() for one in arrays), how["scaling"])
+            return arrays[0]
+
+        def _run_sdpa_forward_extend(self, *tensors: Any, **how: Any) -> Any:
+            *arrays, _, extend_seq_lens, encoder_lens = tensors
+            if not how["causal"] or not _is_common(encoder_lens, how):
+                return super()._run_sdpa_forward_extend(*tensors, **how)
+            query, output, k_cache, v_cache, req_to_token, rows, lengths = arrays
             start = 0
             for row, length, new in zip(
-                req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(), strict=True
+                rows.tolist(), lengths.tolist(), extend_seq_lens.tolist(), strict=True
             ):
                 slots, end = req_to_token[row, :length], start + new
                 mask = None
                 if 1 < new < length:
-                    mask = torch.ones(new, length, dtype=torch.bool, device=query.device)
-                    mask = mask.tril(length - new)
+                    mask = torch.ones(new, length, dtype=torch.bool).tril(length - new)
                 found = scaled_dot_product_attention(
                     query[start:end].movedim(0, 1).unsqueeze(0),
                     k_cache[slots].to(query.dtype).movedim(0, 1).unsqueeze(0),
                     v_cache[slots].to(query.dtype).movedim(0, 1).unsqueeze(0),
                     attn_mask=mask,
                     is_causal=1 < new == length,
-                    scale=scaling,
-                    enable_gqa=enable_gqa,
+                    scale=how["scaling"],
+                    enable_gqa=how["enable_gqa"],
                 )
                 output[start:end] = found.squeeze(0).movedim(1, 0)
                 start = end
             return output
 
     register_attention_backend(NAME)(Backend)
+    # What is compiled is compiled now, not at the first request.
+    one, row = torch.zeros(1, 1, 1).numpy(), torch.zeros(1, dtype=torch.int64).numpy()
+    attend(one, one, one, one, torch.zeros(1, 1, dtype=torch.int32).numpy(), row, row + 1, 1.0)
+
+
+def _is_common(encoder_lens: Any, how: dict[str, Any]) -> bool:
+    """Whether tokens attend to those of their own request, and to all of them up to themselves."""
+    return encoder_lens is None and (how["sliding_window_size"] or 0) <= 0
