@@ -82,6 +82,10 @@ def test_decodes_and_extends_over_kept_caches_equal_a_pass_from_scratch(engine, 
     one.token_ids += [1, 2, 3, 4]
     two.token_ids.append(8)
     check(reference, [one, three, two], step(engine, [one, three, two]))  # mixed with a new one
+    for new in (2, 4, 5):  # up to some they are read as decodes
+        one.token_ids += range(3, 3 + new)
+        two.token_ids.append(8)
+        check(reference, [two, one], step(engine, [two, one]))
 
 
 def test_embeddings_are_those_of_the_tokens_chosen(engine, loaded):
@@ -241,7 +245,7 @@ class Traffic(RuleBasedStateMachine):
         batch = [self.requests[number] for number in chosen]
         for one in batch:
             if len(one.token_ids) < 120:
-                one.token_ids += data.draw(st.lists(st.integers(3, 900), max_size=4))
+                one.token_ids += data.draw(st.lists(st.integers(3, 900), max_size=6))
         check(self.reference, batch, step(self.engine, batch))
 
     @rule(data=st.data())

@@ -20,7 +20,6 @@ from trmodel.runtime.engines.sglang import attention
 from trmodel.runtime.engines.sglang.options import EngineOptions
 from trmodel.runtime.engines.sglang.signatures import check_signatures
 
-
 _MOST_ROWS = 4
 """New tokens of a request that are read like as many requests' single ones, on the CPU.
 

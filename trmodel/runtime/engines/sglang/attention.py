@@ -27,8 +27,9 @@ def register() -> None:
             single = all(one.dtype == torch.float32 for one in tensors[:4])
             if not single or not _is_common(encoder_lens, how):
                 return super()._run_sdpa_forward_decode(*tensors, **how)
-            attend(query.contiguous().numpy(), *(one.numpy() for one in arrays), how["scaling"])
-            return arrays[0]
+            arrays = [query.contiguous(), *arrays]
+            attend(*(one.numpy() for one in arrays), scale=how["scaling"])
+            return arrays[1]
 
         def _run_sdpa_forward_extend(self, *tensors: Any, **how: Any) -> Any:
             *arrays, _, extend_seq_lens, encoder_lens = tensors
@@ -59,7 +60,9 @@ def register() -> None:
     register_attention_backend(NAME)(Backend)
     # What is compiled is compiled now, not at the first request.
     one, row = torch.zeros(1, 1, 1).numpy(), torch.zeros(1, dtype=torch.int64).numpy()
-    attend(one, one, one, one, torch.zeros(1, 1, dtype=torch.int32).numpy(), row, row + 1, 1.0)
+    attend(
+        one, one, one, one, torch.zeros(1, 1, dtype=torch.int32).numpy(), row, row + 1, scale=1.0
+    )
 
 
 def _is_common(encoder_lens: Any, how: dict[str, Any]) -> bool:

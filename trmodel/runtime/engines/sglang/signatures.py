@@ -37,6 +37,22 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "sglang.srt.entrypoints.engine:_set_envs_and_config": ("server_args",),
     "sglang.srt.layers.attention.attention_registry:register_attention_backend": ("name",),
     "sglang.srt.layers.attention.torch_native_backend:"
+    "TorchNativeAttnBackend._run_sdpa_forward_decode": (
+        "query",
+        "output",
+        "k_cache",
+        "v_cache",
+        "req_to_token",
+        "req_pool_indices",
+        "seq_lens",
+        "encoder_lens",
+        "scaling",
+        "enable_gqa",
+        "causal",
+        "is_cross_attn",
+        "sliding_window_size",
+    ),
+    "sglang.srt.layers.attention.torch_native_backend:"
     "TorchNativeAttnBackend._run_sdpa_forward_extend": (
         "query",
         "output",
