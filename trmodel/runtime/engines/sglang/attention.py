@@ -27,9 +27,8 @@ def register() -> None:
             single = all(one.dtype == torch.float32 for one in tensors[:4])
             if not single or not _is_common(encoder_lens, how):
                 return super()._run_sdpa_forward_decode(*tensors, **how)
-            arrays = [query.contiguous(), *arrays]
-            attend(*(one.numpy() for one in arrays), scale=how["scaling"])
-            return arrays[1]
+            _attend(query.contiguous(), *arrays, how["scaling"])
+            return arrays[0]
 
         def _run_sdpa_forward_extend(self, *tensors: Any, **how: Any) -> Any:
             *arrays, _, extend_seq_lens, encoder_lens = tensors
@@ -59,10 +58,14 @@ def register() -> None:
 
     register_attention_backend(NAME)(Backend)
     # What is compiled is compiled now, not at the first request.
-    one, row = torch.zeros(1, 1, 1).numpy(), torch.zeros(1, dtype=torch.int64).numpy()
-    attend(
-        one, one, one, one, torch.zeros(1, 1, dtype=torch.int32).numpy(), row, row + 1, scale=1.0
-    )
+    one, row = torch.zeros(1, 1, 1), torch.zeros(1, dtype=torch.int64)
+    _attend(one, one, one, one, torch.zeros(1, 1, dtype=torch.int32), row, row + 1, 1.0)
+
+
+def _attend(*arguments: Any) -> None:
+    *tensors, scale = arguments
+    given: Any = (*(one.numpy() for one in tensors), scale)
+    attend(*given)
 
 
 def _is_common(encoder_lens: Any, how: dict[str, Any]) -> bool:
