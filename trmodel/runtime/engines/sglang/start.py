@@ -88,6 +88,8 @@ def prepare(options: EngineOptions) -> None:
             cores = sorted(os.sched_getaffinity(0))
             each = [str(cores[rank % len(cores)]) for rank in range(options.tp)]
             os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(each)
+    # Models that share GPUs fill them unevenly, which the plan has taken into account.
+    os.environ.setdefault("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", "0")
     # What SGLang cannot import it tells of, model family by family; what is needed raises.
     warnings.filterwarnings("ignore", module="sglang")
     os.environ.setdefault("TQDM_DISABLE", "1")
