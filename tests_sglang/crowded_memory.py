@@ -9,9 +9,7 @@ from trmodel.runtime.engines.sglang.start import prepare, start_engine
 KV_TOKENS = 512
 
 if __name__ == "__main__":
-    options = EngineOptions(
-        path=sys.argv[1], dtype="float32", kv_tokens=KV_TOKENS, max_context=256
-    )
+    options = EngineOptions(path=sys.argv[1], dtype="float32", kv_tokens=KV_TOKENS, max_context=256)
     prepare(options)
     from sglang.srt.distributed import bootstrap
     from sglang.srt.mem_cache import kv_cache_configurator

@@ -243,7 +243,7 @@ def _stops(stop: Any) -> tuple[str, ...]:
 
 def _length(prompt: int, most: int | None, field: str, config: ServerConfig) -> int:
     """Work out how long a reply may become."""
-    context = min(config.max_context, config.kv_tokens or config.max_context)
+    context = config.context_tokens
     room = context - prompt
     if most is not None and most > config.max_tokens:
         raise ApiError(400, f"{field}: must be at most {config.max_tokens}, got {most}", field)

@@ -9,7 +9,7 @@ from typing import Any
 
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError
-from trmodel.runtime.engines.sglang.vocabulary import read_vocabulary
+from trmodel.runtime.engines.sglang.vocabulary import Vocabulary, read_vocabulary
 from trmodel.runtime.server.tokenizer import Decoder
 
 _BROKEN = "\ufffd"
@@ -27,6 +27,8 @@ class HfTokenizer:
     ----------
     folder
         Of the model that begins every reply.
+    vocabulary
+        Its own, where it was read already.
 
     Raises
     ------
@@ -34,14 +36,14 @@ class HfTokenizer:
         If there is no tokenizer, or transformers is not installed.
     """
 
-    def __init__(self, folder: StrPath) -> None:
+    def __init__(self, folder: StrPath, vocabulary: Vocabulary | None = None) -> None:
         try:
             from transformers import AutoTokenizer
         except ImportError:
             raise InputError(
                 "engine: real models need transformers; pip install 'trmodel[sglang]'"
             ) from None
-        vocabulary = read_vocabulary(folder)
+        vocabulary = vocabulary or read_vocabulary(folder)
         self.vocabulary, self.end_ids = vocabulary.size, tuple(sorted(vocabulary.end_ids))
         try:
             self._own: Any = AutoTokenizer.from_pretrained(os.fspath(folder), local_files_only=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.replay import VOCABULARY
+
+if TYPE_CHECKING:
+    from trmodel.runtime.engines.sglang.vocabulary import Vocabulary
 
 
 class Decoder(Protocol):
@@ -55,8 +58,13 @@ class Tokenizer(Protocol):
         ...
 
 
-def tokenizer_of(config: ServerConfig) -> Tokenizer:
+def tokenizer_of(config: ServerConfig, vocabulary: Vocabulary | None = None) -> Tokenizer:
     """Return what turns a server's texts into tokens: bytes with the replay engine.
+
+    Parameters
+    ----------
+    vocabulary
+        That of real models, where it was read already.
 
     Raises
     ------
@@ -67,7 +75,7 @@ def tokenizer_of(config: ServerConfig) -> Tokenizer:
         return ByteTokenizer()
     from trmodel.runtime.server.hf_tokenizer import HfTokenizer
 
-    return HfTokenizer(next(iter(config.models.values())).path)
+    return HfTokenizer(next(iter(config.models.values())).path, vocabulary)
 
 
 class ByteTokenizer:

@@ -73,14 +73,14 @@ def prepare(options: EngineOptions) -> None:
     Raises
     ------
     InputError
-        If the cores cannot be had, or torch is not installed.
+        If torch is not installed.
     """
     if options.cores:
-        try:
-            os.sched_setaffinity(0, options.cores)
-        except OSError as error:
-            raise InputError(f"cores: {list(options.cores)} cannot be had: {error}") from None
-    if options.device == "cpu":
+        os.sched_setaffinity(0, options.cores)  # they are there: the plan says
+    if options.device == "cuda":
+        # Numbers of GPUs are those of nvidia-smi, by which the memory was planned.
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    else:
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
 
         prepare_cpu()
