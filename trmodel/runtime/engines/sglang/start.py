@@ -92,7 +92,6 @@ def prepare(options: EngineOptions) -> None:
     os.environ.setdefault("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", "0")
     # What SGLang cannot import it tells of, model family by family; what is needed raises.
     warnings.filterwarnings("ignore", module="sglang")
-    os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("sglang").setLevel(logging.ERROR)
     logging.getLogger("sglang.srt.models.registry").setLevel(logging.CRITICAL)
     try:
