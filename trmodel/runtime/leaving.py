@@ -73,7 +73,7 @@ class Leaving:
                 stop()
         if stop is not None:
             time.sleep(LEAVE_S)
-            log.warning("the running step does not end; it is given up")
+            log.warning("%g s are over; what is still under way is given up", LEAVE_S)
         self._last()
         os._exit(self._code)
 

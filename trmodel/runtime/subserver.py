@@ -334,6 +334,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    logging.shutdown()
-    os._exit(code)  # what engines do when Python ends may take long, and nothing needs it
+    sys.exit(main())

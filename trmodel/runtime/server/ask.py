@@ -125,6 +125,7 @@ class _Message(BaseModel):
 class _ChatBody(_Body):
     messages: Annotated[list[_Message], Field(min_length=1)]
     max_completion_tokens: Annotated[WholeNumber, Field(ge=1)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 AnyBody = TypeVar("AnyBody", bound=_Body)
@@ -196,10 +197,12 @@ def _parsed(cls: type[AnyBody], data: dict[str, Any]) -> AnyBody:
 
 
 def _conversation(body: _ChatBody, tokenizer: Tokenizer) -> tuple[int, ...]:
+    settings = body.chat_template_kwargs or {}
     try:
-        return tokenizer.encode_chat([(m.role, m.content) for m in body.messages])
+        return tokenizer.encode_chat([(m.role, m.content) for m in body.messages], settings)
     except InputError as error:
-        raise ApiError(400, f"messages: {error}", "messages") from None
+        field = "chat_template_kwargs" if settings else "messages"
+        raise ApiError(400, f"{field}: {error}", field) from None
 
 
 def _prompts(prompt: Any, tokenizer: Tokenizer) -> list[tuple[int, ...]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from trmodel.errors import InputError
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.replay import VOCABULARY
 
@@ -43,8 +44,15 @@ class Tokenizer(Protocol):
         """Turn a text into tokens."""
         ...
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    def encode_chat(
+        self, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any] = {}
+    ) -> tuple[int, ...]:
         """Turn roles and contents into the prompt of the next reply.
+
+        Parameters
+        ----------
+        settings
+            More that the models' chat template is to know.
 
         Raises
         ------
@@ -87,7 +95,11 @@ class ByteTokenizer:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.encode("utf-8", errors="replace"))
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    def encode_chat(
+        self, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any] = {}
+    ) -> tuple[int, ...]:
+        if settings:
+            raise InputError("there is no chat template with the replay engine; leave it out")
         lines = [f"{role}: {content}\n" for role, content in messages]
         return self.encode("".join(lines) + "assistant: ")
 
