@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
+from trmodel.runtime.addresses import addresses_of, make_folder
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.policies import find_policy
 from trmodel.runtime.spec import SubserverSpec
@@ -86,7 +84,7 @@ def make_plan(config: ServerConfig) -> Plan:
     config, real = _complete(config)
     loaded, system = _system(config, real)
     vectors = _first_vectors(config, loaded, system)
-    folder = _folder(config, system.models)
+    folder = make_folder(config, system.models)
     specs = _specs(config, system, folder, real)
     return Plan(config, loaded, system, specs, vectors, folder, real)
 
@@ -105,7 +103,7 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
         remote = ", ".join(config.transport.remote) or "none"
         raise InputError(f"{name}: is not under transport.remote, which has {remote}")
     _check_cores(config, [name] if config.models else [])
-    specs = _specs(config, system, _folder(config, system.models), real)
+    specs = _specs(config, system, make_folder(config, system.models), real)
     return specs[system.models.index(name)]
 
 
@@ -202,7 +200,7 @@ def _system(config: ServerConfig, real: RealModels | None) -> tuple[LoadedProfil
 def _specs(
     config: ServerConfig, system: RoutedSystem, folder: Path | None, real: RealModels | None
 ) -> tuple[SubserverSpec, ...]:
-    front, addresses = _addresses(config, system.models, folder)
+    front, addresses = addresses_of(config, system.models, folder)
     engines = _engines(config, system, real)
     transition_probability, committed_tokens = _routing(system)
     return tuple(
@@ -251,55 +249,6 @@ def _routing(system: RoutedSystem) -> tuple[tuple[tuple[float, ...], ...], ...]:
         tuple(map(tuple, matrix.tolist()))
         for matrix in (system.transition_probability, system.committed_tokens)
     )
-
-
-def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:
-    """Make a folder for the sockets of this machine, if some address is left to be chosen."""
-    transport = config.transport
-    if unknown := sorted({*transport.models, *transport.remote} - set(names)):
-        raise InputError(f"transport: no model is called {', '.join(unknown)}")
-    left = [name for name in names if name not in transport.models]
-    left += ["front"] if transport.front is None else []
-    if left and transport.remote:
-        raise InputError(
-            "transport: a subserver on another machine must know where everybody is; give the "
-            f"address of {', '.join(left)}"
-        )
-    if not left:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="trmodel-"))
-    # The front end removes it when it stops; this is for servers that never start.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _addresses(
-    config: ServerConfig, names: Sequence[str], folder: Path | None
-) -> tuple[str, tuple[str, ...]]:
-    transport = config.transport
-    addresses = tuple(
-        transport.models.get(name, f"ipc://{folder}/{i}") for i, name in enumerate(names)
-    )
-    front = transport.front or f"ipc://{folder}/front"
-    for address in (front, *addresses):
-        if not address.startswith(("ipc://", "tcp://")):
-            raise InputError(f"transport: {address} must begin with ipc:// or tcp://")
-        host, _, port = address.removeprefix("tcp://").rpartition(":")
-        if address.startswith("tcp://") and not _is_port(port):
-            raise InputError(f"transport: {address} must end in a port, from 1 to 65535")
-        loopback = host in ("127.0.0.1", "localhost", "[::1]")
-        if address.startswith("tcp://") and not loopback and transport.keys is None:
-            raise InputError(
-                f"transport: {address} is not on this machine, which needs keys; make some with "
-                "'trmodel keys' and name the file under keys"
-            )
-    if len({front, *addresses}) <= len(addresses):
-        raise InputError("transport: two addresses are the same; every process needs its own")
-    return front, addresses
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535
 
 
 def first_vectors(config: ServerConfig) -> Vectors:

@@ -173,14 +173,14 @@ def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
 
 
 def _everywhere(names: tuple[str, ...]) -> Routing:
-    """A routing by which every request may come to every model."""
+    """A routing by which every request comes to every model."""
     M = len(names)
     return Routing(
         name="everywhere",
         models=names,
         transition_probability=((1 / M,) * M,) * M,
         committed_tokens=((1,) * M,) * M,
-        source="a placeholder: any model may follow any other",
+        source="every model follows every other alike",
     )
 
 
