@@ -26,7 +26,8 @@ from trmodel.runtime.bench.results import append_point, read_points
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.steps import StepMeasurements, measure_steps
 from trmodel.runtime.bench.target import Target
-from trmodel.runtime.bench.validate import Validation, validate
+from trmodel.runtime.bench.validate import validate
+from trmodel.runtime.bench.validation import Validation
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.policies.bernoulli import uniform
 

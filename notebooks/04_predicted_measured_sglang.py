@@ -33,7 +33,6 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 
 from trmodel.profile import load_profile
 from trmodel.report import comparison_figure, save_figure
@@ -102,8 +101,10 @@ save_figure(figure, REPORTS / f"{NAME}_comparison.png")
 figure
 
 # %%
-own_error = float(np.mean([abs(point.own_error_percent) for point in found.points]))
-print(f"mean error {found.mean_error_percent:.1f} %, with the runs' own steps {own_error:.1f} %")
+print(
+    f"mean error {found.mean_error_percent:.1f} %, with the runs' own steps "
+    f"{found.mean_own_error_percent:.1f} %"
+)
 for ranking in found.rankings:
     print(
         f"N = {ranking.N}: Kendall tau {ranking.kendall_tau:.2f}, best {ranking.best_measured}, "
@@ -115,17 +116,26 @@ assert found.mean_error_percent <= 8.0
 # ## The report
 
 # %%
-def cells(*values) -> str:
-    """One line of a Markdown table."""
-    return "| " + " | ".join(str(value) for value in values) + " |"
+def table(rows, first: str = "---:") -> list[str]:
+    """Lines of Markdown; how the first column is aligned, the others to the right."""
+    lines = [rows[0].keys(), [first, *["---:"] * (len(rows[0]) - 1)], *map(dict.values, rows)]
+    return ["| " + " | ".join(map(str, line)) + " |" for line in lines]
 
 
-def shown(B) -> str:
-    """A threshold vector as in the text."""
-    return f"({', '.join(map(str, B))})"
-
-
+steps = [
+    {
+        "model": model.name,
+        "step of one, ms": f"{model.decode.rows[0][0]:.2f} to {model.decode.rows[-1][0]:.2f}",
+        "overhead, ms": f"{overhead:.2f}",
+        "times as long beside the other": f"{factor:.2f}",
+    }
+    for model, overhead, factor in zip(profile.profile.models, overheads, slow_down, strict=True)
+]
 contexts = {(point["N"], tuple(point["B"])): run_context(point) for point in points}
+rows = [
+    {"N": row["N"], "B": row["B"], "context": contexts[row["N"], row["B"]]} | row
+    for row in found.point_rows()
+]
 lines = [
     "# SGLang: predicted and measured",
     "",
@@ -136,58 +146,21 @@ lines = [
     f"{profile.profile.hardware.note}; load average up to "
     f"{max(max(point['load_average']) for point in points):.1f}.",
     "",
-    cells("model", "step of one, ms", "overhead, ms", "times as long beside the other"),
-    cells("---", *["---:"] * 3),
-    *(
-        cells(
-            model.name,
-            f"{model.decode.rows[0][0]:.2f} to {model.decode.rows[-1][0]:.2f}",
-            f"{overhead:.2f}",
-            f"{factor:.2f}",
-        )
-        for model, overhead, factor in zip(
-            profile.profile.models, overheads, slow_down, strict=True
-        )
-    ),
+    *table(steps, first="---"),
     "",
     f"Contexts of {profile.profile.models[0].decode.contexts[0]} to "
     f"{profile.profile.models[0].decode.contexts[-1]} tokens; handoffs {handoff:.2f} ms.",
     "",
-    cells("N", "B", "context", "measured", "± %", "predicted", "error %", "nominal %", "own %"),
-    cells(*["---:"] * 9),
-    *(
-        cells(
-            point.N,
-            shown(point.B),
-            contexts[point.N, point.B],
-            f"{point.measured_tok_s:.1f}",
-            f"{point.interval_percent:.1f}",
-            f"{point.predicted_tok_s:.1f}",
-            f"{point.error_percent:+.1f}",
-            f"{point.nominal_error_percent:+.1f}",
-            f"{point.own_error_percent:+.1f}",
-        )
-        for point in found.points
-    ),
+    *table(rows),
     "",
     "Error: at the routing frequencies and the context of the run; nominal: at p = 0.35; own: with "
     "the step times of the run itself ([measuring](../docs/measuring.md)).",
     "",
     f"Mean absolute error {found.mean_error_percent:.1f} %, largest "
-    f"{found.max_error_percent:.1f} %; with the runs' own step times {own_error:.1f} % on average.",
+    f"{found.max_error_percent:.1f} %; with the runs' own step times "
+    f"{found.mean_own_error_percent:.1f} % on average.",
     "",
-    cells("N", "best measured B", "best predicted B", "Kendall tau", "regret %"),
-    cells(*["---:"] * 5),
-    *(
-        cells(
-            ranking.N,
-            shown(ranking.best_measured),
-            shown(ranking.best_predicted),
-            f"{ranking.kendall_tau:.2f}",
-            f"{ranking.regret_percent:.1f}",
-        )
-        for ranking in found.rankings
-    ),
+    *table(found.ranking_rows()),
     "",
     f"![Step times by batch, context and new tokens]({NAME}_tables.png)",
     "",

@@ -123,6 +123,22 @@ def test_a_conversation_that_the_models_do_not_take(models, tmp_path, template, 
         HfTokenizer(folder).encode_chat([("user", "a")])
 
 
+def test_a_chat_template_is_told_more(models, tmp_path):
+    folder = shutil.copytree(
+        models["small"], tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors")
+    )
+    template = "{{ messages[0].content }}{% if not enable_thinking %}{{ 1 + more }}{% endif %}"
+    (folder / "chat_template.jinja").write_text(template)
+    ours = HfTokenizer(folder)
+    asked = [("user", "a")]
+    assert ours.encode_chat(asked, {"enable_thinking": True}) == ours.encode("a")
+    assert ours.encode_chat(asked, {"enable_thinking": False, "more": 2}) == ours.encode("a3")
+    with pytest.raises(InputError, match="refuses them: unsupported operand type"):
+        ours.encode_chat(asked, {"more": "2"})
+    with pytest.raises(InputError, match="chat_template, tokenize cannot be set there"):
+        ours.encode_chat(asked, {"tokenize": True, "chat_template": "{{ 1 }}", "more": 2})
+
+
 def test_a_tokenizer_that_cannot_be_read_is_one_line(models, tmp_path):
     folder = shutil.copytree(
         models["small"], tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors")

@@ -2,6 +2,7 @@
 
 import os
 
+import httpx
 import pytest
 from executor_client import Client, nothing_is_left
 
@@ -121,3 +122,13 @@ def test_a_request_that_always_fails_does_not_bring_the_server_down(faulty_engin
     Client(front, length=5, seed=4).check()
     assert front.restarts == [0, 0]
     nothing_is_left(front)
+
+
+def test_over_http_it_is_the_servers_fault_that_the_engine_failed(faulty_engines, servers):
+    server = servers().start().ready()
+    body = {"model": "trmodel", "prompt": "a", "max_tokens": 60, "seed": BAD}
+    reply = httpx.post(f"{server.url}/v1/completions", json=body)
+    assert reply.status_code == 500
+    assert reply.json()["error"]["code"] == "engine_failed"
+    assert "out of luck" in reply.json()["error"]["message"]
+    assert "Retry-After" not in reply.headers

@@ -24,6 +24,7 @@ def text_of(client, **changes):
 def test_models(client):
     assert [model.id for model in client.models.list()] == ["trmodel"]
     assert client.models.retrieve("trmodel").id == "trmodel"
+    assert client.models.retrieve("trmodel").max_model_len == 4000
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("other")
 

@@ -102,6 +102,8 @@ def test_a_text_completion_that_cannot_be_done(server, change, param, said):
         ({"structural_tag": "{}"}, "structural_tag", "as what a grammar"),
         ({"logprobs": True}, "logprobs", "not supported"),
         ({"prompt": "a"}, "prompt", "unknown field"),
+        ({"chat_template_kwargs": "no"}, "chat_template_kwargs", "must be an object"),
+        ({"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs", "no chat template"),
     ],
 )
 def test_a_chat_that_cannot_be_done(server, change, param, said):
@@ -117,6 +119,7 @@ def test_fields_that_change_nothing_are_taken(server):
     assert post(server, TEXT | neutral).status_code == 200
     neutral = {"tools": [], "tool_choice": "none", "response_format": {"type": "text"}}
     neutral |= {"logprobs": False, "metadata": {"a": "b"}, "ignore_eos": True, "regex": None}
+    neutral |= {"chat_template_kwargs": {}}
     neutral |= {"messages": [{"role": "user", "content": [TEXT_PART, TEXT_PART]}]}
     assert post(server, CHAT | neutral, "chat/completions").status_code == 200
 

@@ -9,9 +9,9 @@ import pytest
 from trmodel.errors import InfeasibleError, InputError, UsageError
 from trmodel.profile import load_profile
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.engines.sglang import planning
+from trmodel.runtime.engines.sglang import planning, vocabulary
 from trmodel.runtime.engines.sglang.folder import ModelFolder
-from trmodel.runtime.plan import base_profile, first_vectors, make_plan
+from trmodel.runtime.plan import base_profile, first_vectors, make_plan, make_remote_spec
 
 SHAPE = {
     "num_hidden_layers": 4,
@@ -53,12 +53,18 @@ def settings(folders, **more):
 
 @pytest.fixture
 def gpus(tmp_path, monkeypatch):
-    """A machine with two GPUs, by its nvidia-smi."""
+    """A machine with two GPUs, by its nvidia-smi, which writes down how often it is asked."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho 'NVIDIA A100, 100'\necho 'NVIDIA A100, 100'\n")
+    asked = tmp_path / "asked"
+    tool.write_text(
+        f'#!/bin/sh\necho "$@" >> {asked}\n'
+        "echo '0, GPU-aa11, NVIDIA A100, 100'\necho '1, GPU-aa22, NVIDIA H100, 300'\n"
+    )
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return asked
 
 
 def test_a_folder_tells_its_sizes(folders):
@@ -109,6 +115,31 @@ def test_models_on_gpus_of_their_own_hold_what_the_tighter_one_has_room_for(fold
     assert [spec.engine["gpu"] for spec in plan.specs] == [0, 1]
 
 
+@pytest.mark.parametrize("visible", ["1", "GPU-aa22", "1,-1,0", "1 , 0", "1,"])
+def test_gpu_0_is_the_first_that_cuda_shows(folders, gpus, monkeypatch, visible):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    plan = make_plan(settings(folders, sglang={"device": "cuda"}))
+    assert plan.loaded.profile.hardware.gpu == "NVIDIA H100"
+    assert plan.loaded.profile.hardware.gpu_memory_bytes == 300 * MIB
+    assert gpus.read_text().count("--query-gpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("visible", "problem"),
+    [
+        ("", "1 GPUs are named, the machine has 0 visible to this process"),
+        ("-1", "the machine has 0 visible"),
+        ("2", "CUDA_VISIBLE_DEVICES: 2 is no GPU that nvidia-smi lists"),
+        ("GPU-aa", "GPU-aa fits several GPUs"),
+        ("0,GPU-aa11", "names a GPU twice"),
+    ],
+)
+def test_gpus_that_cuda_does_not_show_are_told(folders, gpus, monkeypatch, visible, problem):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(InputError, match=problem):
+        make_plan(settings(folders, sglang={"device": "cuda"}))
+
+
 def test_weights_that_do_not_fit_are_told(folders, gpus):
     config = settings(folders, sglang={"device": "cuda", "workspace_fraction": 0.95})
     with pytest.raises(InfeasibleError, match="GPU 0"):
@@ -157,15 +188,93 @@ def test_models_are_listed_in_the_order_of_the_routing(folders, tmp_path):
 
 
 def test_cores_that_are_not_there_are_told(folders):
-    models = {name: {"path": str(folders / name), "cores": [10**6]} for name in ("small", "large")}
+    here = min(os.sched_getaffinity(0))
+    models = {
+        name: {"path": str(folders / name), "cores": [here, 10**6]} for name in ("small", "large")
+    }
     with pytest.raises(InputError, match=r"models\.small\.cores: there is no 1000000"):
         make_plan(settings(folders, models=models))
+
+
+def test_each_machine_has_the_cores_of_its_own_models(folders):
+    models = {name: {"path": str(folders / name)} for name in ("small", "large")}
+    models["large"]["cores"] = [min(os.sched_getaffinity(0)), 10**6]
+    addresses = {name: f"ipc://{folders}/{name}.s" for name in models}
+    transport = {"models": addresses, "front": f"ipc://{folders}/front", "remote": ["large"]}
+    config = settings(folders, models=models, transport=transport)
+    assert make_plan(config).names == ("small", "large")
+    with pytest.raises(InputError, match=r"models\.large\.cores: there is no 1000000"):
+        make_remote_spec(config, "large")
 
 
 def test_no_request_is_longer_than_the_smallest_cache(folders):
     models = {name: {"path": str(folders / name)} for name in ("small", "large")}
     models["large"]["kv_tokens"] = 100
     assert make_plan(settings(folders, models=models)).config.max_context == 100
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "max_context: 2048 tokens, not 32768: small attends to no more"),
+        ({"kv_tokens": 300}, "300 tokens, not 32768: the models' caches hold no more"),
+        ({"max_context": 2048}, None),
+    ],
+)
+def test_who_limits_the_context_is_said(folders, caplog, more, said):
+    make_plan(settings(folders, **more))
+    assert [said is not None and said in message for message in caplog.messages] == [True] * (
+        said is not None
+    )
+
+
+def test_one_model_needs_no_routing(folders):
+    models = {"small": {"path": str(folders / "small")}}
+    plan = make_plan(settings(folders, models=models))
+    assert plan.specs[0].transition_probability == ((1.0,),)
+    assert plan.specs[0].committed_tokens == ((1.0,),)
+    path = folders / "measured.json"
+    path.write_text(plan.loaded.profile.model_dump_json(by_alias=True))
+    tuned = settings(folders, models=models, profile=str(path), thresholds="tune", max_live=3)
+    assert make_plan(tuned).vectors == ((1,), (1,), (1,))
+
+
+def test_more_models_than_presets_know_need_a_routing(folders, gpus):
+    names = ["a", "b", "c", "d"]
+    config = settings(
+        folders,
+        models={name: {"path": str(folders / "small")} for name in names},
+        sglang={"device": "cuda"},
+    )
+    with pytest.raises(InputError, match=r"no default for 4 models; .* between a, b, c, d"):
+        make_plan(config)
+    routing = planning._everywhere(tuple(names)).model_dump(by_alias=True, exclude_none=True)
+    (folders / "routing.json").write_text(json.dumps(routing))
+    given = config.model_copy(update={"routing": str(folders / "routing.json")})
+    assert make_plan(given).names == tuple(names)
+
+
+def test_what_has_no_effect_is_told(folders):
+    models = {name: {"path": str(folders / name)} for name in ("small", "large")}
+    models["large"]["gpu"] = 1
+    with pytest.raises(InputError, match=r"models\.large\.gpu: there is none with device: cpu"):
+        make_plan(settings(folders, models=models))
+    with pytest.raises(InputError, match=r"sglang\.cuda_graphs: is for GPUs"):
+        make_plan(settings(folders, sglang={"device": "cpu", "cuda_graphs": True}))
+    with pytest.raises(InputError, match="sglang: has no effect with the replay engine"):
+        make_plan(ServerConfig.model_validate({"sglang": {"device": "cpu"}}))
+
+
+def test_a_vocabulary_is_read_once(folders, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        vocabulary,
+        "read_vocabulary",
+        lambda path, own=vocabulary.read_vocabulary: (read.append(path), own(path))[1],
+    )
+    plan = make_plan(settings(folders))
+    assert len(read) == 2
+    assert plan.real.vocabulary.size == 2
 
 
 def test_what_the_adapter_depends_on_cannot_be_changed(folders):

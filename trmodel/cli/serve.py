@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmodel.cli.serving import ConfigOption, log_to_stderr, read_config
+from trmodel.cli.serving import ConfigOption, read_config
 from trmodel.cli.streams import say
 
 
@@ -53,6 +53,7 @@ def serve(
         "force_thresholds": force or None,
     }
     http = {"host": host, "port": port}
+    from trmodel.runtime.log import log_to_stderr
     from trmodel.runtime.server.serve import serve as run
 
     settings = settings.model_copy(

@@ -52,10 +52,3 @@ def read_config(path: str | None) -> ServerConfig:
     from trmodel.runtime.config import ServerConfig, load_config
 
     return ServerConfig() if path is None else load_config(path)
-
-
-def log_to_stderr() -> None:
-    """Let warnings and errors be seen, one a line."""
-    import logging
-
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level="WARNING")

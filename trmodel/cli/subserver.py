@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmodel.cli.serving import log_to_stderr, read_config
+from trmodel.cli.serving import read_config
 from trmodel.cli.streams import say
 
 
@@ -26,11 +26,12 @@ def subserver(
     anew. SIGTERM or Ctrl-C ends it after the running step.
     """
     settings = read_config(config)
+    from trmodel.runtime.log import log_to_stderr
     from trmodel.runtime.plan import make_remote_spec
     from trmodel.runtime.subserver import run_remote
 
-    spec = make_remote_spec(settings, model)
     log_to_stderr()
+    spec = make_remote_spec(settings, model)
     say(f"{model} at {spec.addresses[spec.model]}")
     run_remote(spec)
     return 0

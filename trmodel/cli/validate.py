@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +17,7 @@ from trmodel.cli.serving import require_extra
 from trmodel.launch import shown_vector
 
 if TYPE_CHECKING:
-    from trmodel.runtime.bench.validate import Validation
+    from trmodel.runtime.bench.validation import Validation
 
 
 class Method(StrEnum):
@@ -93,20 +94,6 @@ def validation_view(found: Validation) -> View:
     """Show a comparison."""
     document = found.to_dict()
     records = [{**point, "B": shown_vector(point["B"])} for point in document["points"]]
-    headings = ("N", "B", "measured", "± %", "predicted", "error %", "nominal %", "own %")
-    rows = [
-        (
-            str(point.N),
-            shown_vector(point.B),
-            f"{point.measured_tok_s:.1f}",
-            f"{point.interval_percent:.1f}",
-            f"{point.predicted_tok_s:.1f}",
-            f"{point.error_percent:+.2f}",
-            f"{point.nominal_error_percent:+.2f}",
-            f"{point.own_error_percent:+.2f}",
-        )
-        for point in found.points
-    ]
     methods = " and ".join(sorted({point.method for point in found.points}))
     regret = (
         ""
@@ -114,29 +101,23 @@ def validation_view(found: Validation) -> View:
         else (f"; regret of the advice: at most {found.max_regret_percent:.2f} %")
     )
     blocks: list[str | Grid] = [
-        Grid(headings, rows, ("B",)),
+        _grid(found.point_rows(decimals=2)),
         "predicted and error: at the routing frequencies of the run; nominal: at the routing's "
         "own; own: from the run's own step times, so the error of the model alone",
     ]
     if found.rankings:
-        blocks.append(
-            Grid(
-                ("N", "best measured", "best predicted", "Kendall tau", "regret %"),
-                [
-                    (
-                        str(ranking.N),
-                        shown_vector(ranking.best_measured),
-                        shown_vector(ranking.best_predicted),
-                        f"{ranking.kendall_tau:.2f}",
-                        f"{ranking.regret_percent:.2f}",
-                    )
-                    for ranking in found.rankings
-                ],
-                ("best measured", "best predicted"),
-            )
-        )
+        blocks.append(_grid(found.ranking_rows(decimals=2)))
     blocks.append(
         f"{methods}: error {found.mean_error_percent:.2f} % on average, "
         f"{found.max_error_percent:.2f} % at most{regret}"
     )
     return View(document, records, blocks)
+
+
+def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Show rows, with thresholds as the command line takes them."""
+    shown = [
+        {k: shown_vector(v) if isinstance(v, tuple) else v for k, v in r.items()} for r in rows
+    ]
+    vectors = tuple(key for key, value in rows[0].items() if isinstance(value, tuple))
+    return Grid(tuple(rows[0]), [tuple(map(str, row.values())) for row in shown], vectors)

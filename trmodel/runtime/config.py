@@ -136,6 +136,11 @@ class ServerConfig(Document):
     transport: TransportConfig = TransportConfig()
     retune: RetuneConfig = RetuneConfig()
 
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of a prompt and its reply that there is room for."""
+        return min(self.max_context, self.kv_tokens or self.max_context)
+
 
 def _loader() -> Any:
     """Return PyYAML's safe loader, which here refuses a setting that is given twice."""

@@ -36,6 +36,8 @@ SILENT_S = 5.0
 """A subserver that said nothing for so long is taken for dead."""
 AWAY_S = 30.0
 """So long requests wait for a subserver that was started by hand and says nothing."""
+_LEAVING_S = 5.0
+"""Subservers that are told to end and take longer, all together, are killed."""
 _WATCH_S = 0.1
 _CALM_S = 30.0
 _MOST_RESTARTS = 5
@@ -204,9 +206,10 @@ class Front:
             self._watcher.join()
         for process in self._processes.values():
             process.terminate()
+        end = time.monotonic() + _LEAVING_S
         for process in self._processes.values():
             try:
-                process.wait(5.0)
+                process.wait(max(end - time.monotonic(), 0.0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

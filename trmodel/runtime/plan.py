@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
+from trmodel.runtime.addresses import addresses_of, make_folder
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.policies import find_policy
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
 
+if TYPE_CHECKING:
+    from trmodel.runtime.engines.sglang.vocabulary import Vocabulary
+
 DEFAULT_PROFILE = "a100"
 _STARTING_S = {"replay": 60.0, "sglang": 900.0}
 """By engine: so long a subserver may take until it is first heard."""
+
+
+@dataclass(frozen=True)
+class RealModels:
+    """What real models' folders say, and the machine.
+
+    Attributes
+    ----------
+    unmeasured
+        Their profile, with placeholders for the times of steps.
+    vocabulary
+        That of all.
+    """
+
+    unmeasured: LoadedProfile
+    vocabulary: Vocabulary
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,8 @@ class Plan:
         The first thresholds.
     folder
         Of the local sockets, made for this server alone; to be removed after it.
+    real
+        None with the replay engine.
     """
 
     config: ServerConfig
@@ -45,6 +64,7 @@ class Plan:
     specs: tuple[SubserverSpec, ...]
     vectors: Vectors
     folder: Path | None = None
+    real: RealModels | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,11 +80,13 @@ def make_plan(config: ServerConfig) -> Plan:
     InputError, UsageError, InfeasibleError
         If something in it, or in a file that it names, is wrong.
     """
-    config = _complete(config)
-    loaded, system = _system(config)
+    _check_cores(config, [name for name in config.models if name not in config.transport.remote])
+    config, real = _complete(config)
+    loaded, system = _system(config, real)
     vectors = _first_vectors(config, loaded, system)
-    folder = _folder(config, system.models)
-    return Plan(config, loaded, system, _specs(config, system, folder), vectors, folder)
+    folder = make_folder(config, system.models)
+    specs = _specs(config, system, folder, real)
+    return Plan(config, loaded, system, specs, vectors, folder, real)
 
 
 def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
@@ -75,16 +97,24 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
     InputError, UsageError, InfeasibleError
         As `make_plan`, or if the file does not list the model under ``transport.remote``.
     """
-    config = _complete(config)
-    _, system = _system(config)
+    config, real = _complete(config)
+    _, system = _system(config, real)
     if name not in config.transport.remote:
         remote = ", ".join(config.transport.remote) or "none"
         raise InputError(f"{name}: is not under transport.remote, which has {remote}")
-    specs = _specs(config, system, _folder(config, system.models))
+    _check_cores(config, [name] if config.models else [])
+    specs = _specs(config, system, make_folder(config, system.models), real)
     return specs[system.models.index(name)]
 
 
-def _complete(config: ServerConfig) -> ServerConfig:
+def _check_cores(config: ServerConfig, names: Sequence[str]) -> None:
+    if names:
+        from trmodel.runtime.engines.sglang.planning import check_cores
+
+        check_cores(config, names)
+
+
+def _complete(config: ServerConfig) -> tuple[ServerConfig, RealModels | None]:
     """Fill in what is left open and depends on the engine."""
     starting_s = config.transport.starting_s or _STARTING_S[config.engine]
     transport = config.transport.model_copy(update={"starting_s": starting_s})
@@ -94,19 +124,29 @@ def _complete(config: ServerConfig) -> ServerConfig:
             raise InputError(
                 "models: are those of the profile with the replay engine; leave it out"
             )
-        return config
+        if "sglang" in config.model_fields_set:
+            raise InputError(
+                "sglang: has no effect with the replay engine; leave it out, or set engine: sglang"
+            )
+        return config, None
     if not config.models:
         raise InputError("models: the sglang engine needs them, such as 'small: {path: FOLDER}'")
-    from trmodel.runtime.engines.sglang.planning import check_cores, limits
+    from trmodel.runtime.engines.sglang.planning import check_settings, limits, machine_profile
     from trmodel.runtime.engines.sglang.vocabulary import check_vocabularies
 
-    check_vocabularies({name: model.path for name, model in config.models.items()})
-    check_cores(config)
-    return limits(config)
+    check_settings(config)
+    vocabulary = check_vocabularies({name: model.path for name, model in config.models.items()})
+    real = RealModels(load_profile(machine_profile(config)), vocabulary)
+    return limits(config, real.unmeasured), real
 
 
-def base_profile(config: ServerConfig) -> LoadedProfile:
+def base_profile(config: ServerConfig, real: RealModels | None = None) -> LoadedProfile:
     """Return the profile of a server's file; of one that was not measured yet, a placeholder.
+
+    Parameters
+    ----------
+    real
+        What is known of real models already.
 
     Raises
     ------
@@ -115,9 +155,11 @@ def base_profile(config: ServerConfig) -> LoadedProfile:
     """
     if config.engine == "replay":
         return load_profile(config.profile or DEFAULT_PROFILE)
-    from trmodel.runtime.engines.sglang.planning import machine_profile
-
     if config.profile is None:
+        if real is not None:
+            return real.unmeasured
+        from trmodel.runtime.engines.sglang.planning import machine_profile
+
         return load_profile(machine_profile(config))
     loaded = load_profile(config.profile)
     if missing := [name for name in config.models if name not in loaded.profile.model_names]:
@@ -125,8 +167,14 @@ def base_profile(config: ServerConfig) -> LoadedProfile:
     return loaded
 
 
-def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
-    loaded = base_profile(config)
+def _system(config: ServerConfig, real: RealModels | None) -> tuple[LoadedProfile, RoutedSystem]:
+    loaded = base_profile(config, real)
+    if config.models and config.routing is None and loaded.profile.routing is None:
+        raise InputError(
+            f"routing: has no default for {len(config.models)} models; write the probabilities "
+            f"between {', '.join(config.models)}, in this order, into a file (docs/profiles.md "
+            "says how) and name it here: 'routing: FILE'"
+        )
     system = build_system(
         loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
     )
@@ -150,10 +198,10 @@ def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
 
 
 def _specs(
-    config: ServerConfig, system: RoutedSystem, folder: Path | None
+    config: ServerConfig, system: RoutedSystem, folder: Path | None, real: RealModels | None
 ) -> tuple[SubserverSpec, ...]:
-    front, addresses = _addresses(config, system.models, folder)
-    engines = _engines(config, system)
+    front, addresses = addresses_of(config, system.models, folder)
+    engines = _engines(config, system, real)
     transition_probability, committed_tokens = _routing(system)
     return tuple(
         SubserverSpec(
@@ -177,8 +225,10 @@ def _specs(
     )
 
 
-def _engines(config: ServerConfig, system: RoutedSystem) -> list[dict[str, Any]]:
-    if config.engine == "replay":
+def _engines(
+    config: ServerConfig, system: RoutedSystem, real: RealModels | None
+) -> list[dict[str, Any]]:
+    if real is None:
         return [{"kind": "replay", "latency_ms": row.tolist()} for row in system.latency_ms]
     import msgspec
 
@@ -186,7 +236,7 @@ def _engines(config: ServerConfig, system: RoutedSystem) -> list[dict[str, Any]]
 
     return [
         {"kind": "sglang", "requests": config.max_live, **msgspec.structs.asdict(options)}
-        for options in engine_options(config, system.models)
+        for options in engine_options(config, system.models, real.vocabulary.size)
     ]
 
 
@@ -201,55 +251,6 @@ def _routing(system: RoutedSystem) -> tuple[tuple[tuple[float, ...], ...], ...]:
     )
 
 
-def _folder(config: ServerConfig, names: Sequence[str]) -> Path | None:
-    """Make a folder for the sockets of this machine, if some address is left to be chosen."""
-    transport = config.transport
-    if unknown := sorted({*transport.models, *transport.remote} - set(names)):
-        raise InputError(f"transport: no model is called {', '.join(unknown)}")
-    left = [name for name in names if name not in transport.models]
-    left += ["front"] if transport.front is None else []
-    if left and transport.remote:
-        raise InputError(
-            "transport: a subserver on another machine must know where everybody is; give the "
-            f"address of {', '.join(left)}"
-        )
-    if not left:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="trmodel-"))
-    # The front end removes it when it stops; this is for servers that never start.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _addresses(
-    config: ServerConfig, names: Sequence[str], folder: Path | None
-) -> tuple[str, tuple[str, ...]]:
-    transport = config.transport
-    addresses = tuple(
-        transport.models.get(name, f"ipc://{folder}/{i}") for i, name in enumerate(names)
-    )
-    front = transport.front or f"ipc://{folder}/front"
-    for address in (front, *addresses):
-        if not address.startswith(("ipc://", "tcp://")):
-            raise InputError(f"transport: {address} must begin with ipc:// or tcp://")
-        host, _, port = address.removeprefix("tcp://").rpartition(":")
-        if address.startswith("tcp://") and not _is_port(port):
-            raise InputError(f"transport: {address} must end in a port, from 1 to 65535")
-        loopback = host in ("127.0.0.1", "localhost", "[::1]")
-        if address.startswith("tcp://") and not loopback and transport.keys is None:
-            raise InputError(
-                f"transport: {address} is not on this machine, which needs keys; make some with "
-                "'trmodel keys' and name the file under keys"
-            )
-    if len({front, *addresses}) <= len(addresses):
-        raise InputError("transport: two addresses are the same; every process needs its own")
-    return front, addresses
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535
-
-
 def first_vectors(config: ServerConfig) -> Vectors:
     """Return the thresholds that a server starts with.
 
@@ -258,8 +259,8 @@ def first_vectors(config: ServerConfig) -> Vectors:
     InputError, UsageError, InfeasibleError
         As `make_plan`.
     """
-    config = _complete(config)
-    return _first_vectors(config, *_system(config))
+    config, real = _complete(config)
+    return _first_vectors(config, *_system(config, real))
 
 
 def _first_vectors(config: ServerConfig, loaded: LoadedProfile, system: RoutedSystem) -> Vectors:

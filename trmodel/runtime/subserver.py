@@ -22,6 +22,8 @@ from trmodel.errors import InputError, TrmodelError
 from trmodel.runtime.counters import Counters
 from trmodel.runtime.engines.base import Engine
 from trmodel.runtime.keys import load_keys
+from trmodel.runtime.leaving import Leaving
+from trmodel.runtime.log import log_to_stderr
 from trmodel.runtime.messages import (
     FRONT,
     Counted,
@@ -53,7 +55,6 @@ All of its requests must be freed within 5 s: the rest is for the running step t
 COUNT_EVERY_S = 0.5
 SWITCH_S = 0.0005
 """The engine's thread must get the interpreter as soon as its step is over."""
-LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 _CHECK_EVERY_S = 0.1
 
 
@@ -189,13 +190,8 @@ class Subserver:
         """
         heard_at = self.node.links[FRONT].heard_at
         silent = heard_at is not None and self.node.silent_s(FRONT, heard_at) > FRONT_SILENT_S
-        if silent or self.orphaned:
+        if silent:
             self._give_up()
-
-    @property
-    def orphaned(self) -> bool:
-        """Whether the process that started this one is gone."""
-        return self.spec.supervised and os.getppid() != self.spec.parent
 
     def _front_anew(self) -> bool:
         """Whether the front end was started anew: it must not find what the one before left."""
@@ -256,6 +252,11 @@ def _on_this_machine(address: str) -> bool:
     return address.startswith(("ipc://", "tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:"))
 
 
+def orphaned(spec: SubserverSpec) -> bool:
+    """Whether the process that started this one is gone."""
+    return spec.supervised and os.getppid() != spec.parent
+
+
 def make_policy(spec: SubserverSpec) -> Policy:
     """Make the policy that a spec names; see `find_policy`."""
     return find_policy(
@@ -296,43 +297,39 @@ def run_remote(spec: SubserverSpec) -> None:
 
     It outlives front ends: whenever one is gone it begins anew, with the same engine.
     """
+    leaving = Leaving((signal.SIGINT, signal.SIGTERM))
     engine = make_engine(spec, make_policy(spec).needs)
-    stopped = threading.Event()
-    server: Subserver | None = None
-
-    def stop(*_: object) -> None:
-        stopped.set()
-        if server is not None:
-            server.stop()
-
     sys.setswitchinterval(SWITCH_S)
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
     incarnation = 0
-    while not stopped.is_set():
+    while True:
         incarnation = max(incarnation + 1, time.time_ns() // 10**6)
         server = Subserver(msgspec.structs.replace(spec, incarnation=incarnation), engine)
-        if not stopped.is_set():
-            server.run()
-        if not server.front_gone:
+        leaving.by(server.stop)
+        server.run()
+        if leaving.told or not server.front_gone:
             break
 
 
 def main() -> int:
     """Run the subserver whose spec comes on standard input."""
-    logging.basicConfig(format=LOG_FORMAT, level="INFO")
+    log_to_stderr("INFO")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front end says when to end
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=SubserverSpec)
+
+    def clear() -> None:
+        if orphaned(spec) and spec.folder is not None:
+            shutil.rmtree(spec.folder, ignore_errors=True)
+
+    leaving = Leaving((signal.SIGTERM,), lambda: orphaned(spec), clear)
     sys.setswitchinterval(SWITCH_S)
     try:
         server = Subserver(spec)
     except TrmodelError as error:
         log.error("%s: %s", spec.names[spec.model], error)
         return error.exit_code
-    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    leaving.by(server.stop)
     server.run()
-    if server.orphaned and spec.folder is not None:
-        shutil.rmtree(spec.folder, ignore_errors=True)
+    clear()
     return 0
 
 

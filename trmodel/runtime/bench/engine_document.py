@@ -39,11 +39,7 @@ def base_of(plan: Plan) -> tuple[Profile, Routing]:
         If the routing cannot be applied to the models.
     """
     config = plan.config
-    base = plan.loaded
-    if config.engine == "sglang":
-        from trmodel.runtime.engines.sglang.planning import machine_profile
-
-        base = load_profile(machine_profile(config))
+    base = plan.loaded if plan.real is None else plan.real.unmeasured
     routing = choose_routing(base, config.routing)
     routing = routing if config.p is None else routing.with_p(config.p)
     return base.profile, routing.under_names_of(base.profile.model_names)

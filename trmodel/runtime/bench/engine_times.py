@@ -16,7 +16,6 @@ answer is a line on standard output. The process ends with its input.
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import random
@@ -30,11 +29,12 @@ import msgspec
 
 from trmodel.errors import TrmodelError
 from trmodel.runtime.engines.base import Engine
+from trmodel.runtime.log import log_to_stderr
 from trmodel.runtime.messages import Sampling
 from trmodel.runtime.policies import Policy
 from trmodel.runtime.request import Batch, Request
 from trmodel.runtime.spec import SubserverSpec
-from trmodel.runtime.subserver import LOG_FORMAT, make_engine, make_policy
+from trmodel.runtime.subserver import make_engine, make_policy
 
 WARM_UP_STEPS = 2
 """Not counted at the start of every command: graphs, kernels and caches come to be."""
@@ -251,7 +251,7 @@ def main() -> int:
     # What libraries print must not get between the answers.
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    logging.basicConfig(format=LOG_FORMAT, level="WARNING")
+    log_to_stderr()
 
     def answer(value: Any) -> None:
         out.write(msgspec.json.encode(value) + b"\n")

@@ -44,6 +44,7 @@ def make_app(
         "object": "model",
         "created": int(time.time()),
         "owned_by": "trmodel",
+        "max_model_len": front.plan.config.context_tokens,
     }
 
     async def models(_: Request) -> Response:

@@ -125,6 +125,7 @@ class _Message(BaseModel):
 class _ChatBody(_Body):
     messages: Annotated[list[_Message], Field(min_length=1)]
     max_completion_tokens: Annotated[WholeNumber, Field(ge=1)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 AnyBody = TypeVar("AnyBody", bound=_Body)
@@ -196,10 +197,12 @@ def _parsed(cls: type[AnyBody], data: dict[str, Any]) -> AnyBody:
 
 
 def _conversation(body: _ChatBody, tokenizer: Tokenizer) -> tuple[int, ...]:
+    settings = body.chat_template_kwargs or {}
     try:
-        return tokenizer.encode_chat([(m.role, m.content) for m in body.messages])
+        return tokenizer.encode_chat([(m.role, m.content) for m in body.messages], settings)
     except InputError as error:
-        raise ApiError(400, f"messages: {error}", "messages") from None
+        field = "chat_template_kwargs" if settings else "messages"
+        raise ApiError(400, f"{field}: {error}", field) from None
 
 
 def _prompts(prompt: Any, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
@@ -243,7 +246,7 @@ def _stops(stop: Any) -> tuple[str, ...]:
 
 def _length(prompt: int, most: int | None, field: str, config: ServerConfig) -> int:
     """Work out how long a reply may become."""
-    context = min(config.max_context, config.kv_tokens or config.max_context)
+    context = config.context_tokens
     room = context - prompt
     if most is not None and most > config.max_tokens:
         raise ApiError(400, f"{field}: must be at most {config.max_tokens}, got {most}", field)

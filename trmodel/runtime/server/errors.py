@@ -68,6 +68,14 @@ def refused(error: Busy) -> ApiError:
     return ApiError(429, str(error), code="rate_limit_exceeded")
 
 
+def broken_off(reason: str) -> ApiError:
+    """Say why a reply broke off: its own step failed, or the server cannot go on."""
+    for who in ("policy", "engine"):
+        if reason.startswith(f"the {who} failed"):  # trying again would not help
+            return ApiError(500, f"the reply broke off: {reason}", code=f"{who}_failed")
+    return ApiError(503, f"the reply broke off: {reason}", code="unavailable")
+
+
 async def show(request: Request, error: Exception) -> Response:
     """Turn an exception of a handler into an answer."""
     if isinstance(error, HTTPException):

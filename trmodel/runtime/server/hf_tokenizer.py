@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from itertools import product
 from typing import Any
 
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError
-from trmodel.runtime.engines.sglang.vocabulary import read_vocabulary
+from trmodel.runtime.engines.sglang.vocabulary import Vocabulary, read_vocabulary
 from trmodel.runtime.server.tokenizer import Decoder
 
 _BROKEN = "\ufffd"
@@ -27,6 +28,8 @@ class HfTokenizer:
     ----------
     folder
         Of the model that begins every reply.
+    vocabulary
+        Its own, where it was read already.
 
     Raises
     ------
@@ -34,14 +37,14 @@ class HfTokenizer:
         If there is no tokenizer, or transformers is not installed.
     """
 
-    def __init__(self, folder: StrPath) -> None:
+    def __init__(self, folder: StrPath, vocabulary: Vocabulary | None = None) -> None:
         try:
             from transformers import AutoTokenizer
         except ImportError:
             raise InputError(
                 "engine: real models need transformers; pip install 'trmodel[sglang]'"
             ) from None
-        vocabulary = read_vocabulary(folder)
+        vocabulary = vocabulary or read_vocabulary(folder)
         self.vocabulary, self.end_ids = vocabulary.size, tuple(sorted(vocabulary.end_ids))
         try:
             self._own: Any = AutoTokenizer.from_pretrained(os.fspath(folder), local_files_only=True)
@@ -56,31 +59,33 @@ class HfTokenizer:
         """Turn a text into tokens, with those that the model wants at the beginning."""
         return tuple(self._own(text, verbose=False)["input_ids"])
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    def encode_chat(
+        self, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any] = {}
+    ) -> tuple[int, ...]:
         """Fill in the chat template.
 
         Raises
         ------
         InputError
-            If there is none, or it does not take this conversation.
+            If there is none, or it does not take this conversation or these settings.
         """
-        from jinja2 import TemplateError
-
         if not self._own.chat_template:
             raise InputError(
                 "the models have no chat template; ask for a text under /v1/completions"
             )
+        fill_in = self._own.apply_chat_template
+        if taken := sorted(signature(fill_in).parameters.keys() & settings.keys()):
+            raise InputError(f"{', '.join(map(shown, taken))} cannot be set there")
         # Templates know of no developers, and some pass over a role that they do not know.
         named = [
             {"role": "system" if role == "developer" else role, "content": content}
             for role, content in messages
         ]
         try:
-            prompt = self._own.apply_chat_template(
-                named, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise InputError(f"the models' chat template refuses them: {error}") from None
+            prompt = fill_in(named, tokenize=False, add_generation_prompt=True, **settings)
+        except Exception as error:  # whatever a template does with what it is given
+            why = shown(str(error).strip().split("\n")[0])
+            raise InputError(f"the models' chat template refuses them: {why}") from None
         encoded = self._own(prompt, add_special_tokens=False, verbose=False)
         return tuple(encoded["input_ids"])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from trmodel.runtime.desk import Busy, Event
 from trmodel.runtime.front import Front, Listener
 from trmodel.runtime.server.ask import Ask
-from trmodel.runtime.server.errors import ApiError, refused
+from trmodel.runtime.server.errors import broken_off, refused
 from trmodel.runtime.server.meter import Meter
 from trmodel.runtime.server.stops import StopFinder
 from trmodel.runtime.server.tokenizer import Tokenizer
@@ -103,9 +103,7 @@ class Replies:
                 del self._numbers[index]
                 self._meter.ended("error")
                 reason = event.finish.removeprefix("error: ")
-                if reason.startswith("the policy failed"):  # trying again would not help
-                    raise ApiError(500, f"the reply broke off: {reason}", code="policy_failed")
-                raise ApiError(503, f"the reply broke off: {reason}", code="unavailable")
+                raise broken_off(reason)
             self._time(index, event, at)
             piece = self._piece(index, event)
             if piece.text or piece.finish:

@@ -65,13 +65,15 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
             os._exit(130)
         stop.set()
 
+    plan = front.plan
+    vocabulary = None if plan.real is None else plan.real.vocabulary
     controller = _controller(front)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told)
     server = _Server(
         uvicorn.Config(
-            make_app(front, controller, tokenizer_of(front.plan.config)),
+            make_app(front, controller, tokenizer_of(plan.config, vocabulary)),
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -80,7 +82,7 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
             timeout_graceful_shutdown=_CLOSING_S,
         )
     )
-    url = _url(front.plan.config.http.host, listening)
+    url = _url(plan.config.http.host, listening)
     running = asyncio.create_task(server.serve([listening]))
     try:
         front.start()
@@ -90,7 +92,7 @@ async def _serve(front: Front, listening: socket.socket, announce: Callable[[str
                 controller.start()
             announce(url)
             await stop.wait()
-            await asyncio.to_thread(front.drain, front.plan.config.http.drain_s)
+            await asyncio.to_thread(front.drain, plan.config.http.drain_s)
     finally:
         if controller is not None:
             await asyncio.to_thread(controller.stop)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from trmodel.errors import InputError
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.replay import VOCABULARY
+
+if TYPE_CHECKING:
+    from trmodel.runtime.engines.sglang.vocabulary import Vocabulary
 
 
 class Decoder(Protocol):
@@ -40,8 +44,15 @@ class Tokenizer(Protocol):
         """Turn a text into tokens."""
         ...
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    def encode_chat(
+        self, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any] = {}
+    ) -> tuple[int, ...]:
         """Turn roles and contents into the prompt of the next reply.
+
+        Parameters
+        ----------
+        settings
+            More that the models' chat template is to know.
 
         Raises
         ------
@@ -55,8 +66,13 @@ class Tokenizer(Protocol):
         ...
 
 
-def tokenizer_of(config: ServerConfig) -> Tokenizer:
+def tokenizer_of(config: ServerConfig, vocabulary: Vocabulary | None = None) -> Tokenizer:
     """Return what turns a server's texts into tokens: bytes with the replay engine.
+
+    Parameters
+    ----------
+    vocabulary
+        That of real models, where it was read already.
 
     Raises
     ------
@@ -67,7 +83,7 @@ def tokenizer_of(config: ServerConfig) -> Tokenizer:
         return ByteTokenizer()
     from trmodel.runtime.server.hf_tokenizer import HfTokenizer
 
-    return HfTokenizer(next(iter(config.models.values())).path)
+    return HfTokenizer(next(iter(config.models.values())).path, vocabulary)
 
 
 class ByteTokenizer:
@@ -79,7 +95,11 @@ class ByteTokenizer:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.encode("utf-8", errors="replace"))
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    def encode_chat(
+        self, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any] = {}
+    ) -> tuple[int, ...]:
+        if settings:
+            raise InputError("there is no chat template with the replay engine; leave it out")
         lines = [f"{role}: {content}\n" for role, content in messages]
         return self.encode("".join(lines) + "assistant: ")
 

@@ -74,10 +74,14 @@ class EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "random_seed": 0,
             "log_level": "error",
         }
+        if self.kv_tokens is not None:
+            # SGLang takes the smaller of this number and of what fits into the memory that is free
+            # at this moment, less the other fraction of what was free when its process began. The
+            # number leaves the workspace free already; taken off again, and off what the processes
+            # of other models on this GPU have left of it, it would make the cache smaller.
+            found |= {"max_total_tokens": self.kv_tokens, "mem_fraction_static": 1.0}
         if taken := sorted(found.keys() & self.arguments):
             raise InputError(f"sglang.arguments: {', '.join(taken)} cannot be changed there")
-        if self.kv_tokens is not None:
-            found["max_total_tokens"] = self.kv_tokens
         if hidden:
             found["return_hidden_states_mode"] = "last"
         if self.device == "cpu":

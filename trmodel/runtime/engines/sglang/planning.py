@@ -6,19 +6,22 @@ fit together. As a live request keeps its tokens on every model, all models hold
 
 from __future__ import annotations
 
+import logging
 import os
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trmodel.errors import InfeasibleError, InputError
-from trmodel.profile import load_profile
+from trmodel.profile import LoadedProfile
 from trmodel.profile.capacity import capacity
 from trmodel.profile.schema import Hardware, Memory, ModelProfile, Profile
 from trmodel.profile.tables import DecodeTable, Provenance
+from trmodel.routing import Routing
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.engines.sglang.gpus import VISIBLE, visible_gpus
 from trmodel.runtime.engines.sglang.options import EngineOptions
-from trmodel.runtime.engines.sglang.vocabulary import read_vocabulary
+
+log = logging.getLogger(__name__)
 
 UNMEASURED = "unmeasured"
 """Name of the profile of a server whose steps were not measured yet."""
@@ -58,8 +61,13 @@ def machine_profile(config: ServerConfig) -> Profile:
         hardware=_hardware(config),
         obtained="assumed",
         models=tuple(models),
-        routing="ensemble" if len(models) == 3 else "r2r" if len(models) == 2 else None,
+        routing=_routing(tuple(config.models)),
     )
+
+
+def _routing(names: tuple[str, ...]) -> str | Routing | None:
+    """The default where no file says otherwise: with one model there is nothing to choose."""
+    return _everywhere(names) if len(names) == 1 else {2: "r2r", 3: "ensemble"}.get(len(names))
 
 
 def _on_gpu(config: ServerConfig) -> bool:
@@ -78,35 +86,42 @@ def _hardware(config: ServerConfig) -> Hardware:
     if not _on_gpu(config):
         return Hardware(gpu="CPU", gpus=1)
     used = max(model.gpu + model.tp for model in config.models.values())
-    try:
-        listed = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60.0,
-        ).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(
-            f"sglang: device cuda: nvidia-smi finds no GPU ({error}); without one, device: cpu"
-        ) from None
-    if used > len(listed):
-        raise InputError(f"models: {used} GPUs are named, the machine has {len(listed)}")
-    gpus = [line.rsplit(",", 1) for line in listed[:used]]
-    try:
-        memory = min(int(mib) for _, mib in gpus) * 2**20
-    except ValueError:
-        raise InputError("sglang: nvidia-smi does not tell the memory of the GPUs") from None
+    gpus = visible_gpus()
+    if used > len(gpus):
+        hidden = " visible to this process" if VISIBLE in os.environ else ""
+        raise InputError(f"models: {used} GPUs are named, the machine has {len(gpus)}{hidden}")
+    memory = min(gpu.memory_bytes for gpu in gpus[:used])
     return Hardware(
-        gpu=gpus[0][0].strip(),
+        gpu=gpus[0].name,
         gpus=used,
         gpu_memory_bytes=memory,
         reserved_bytes=int(config.sglang.workspace_fraction * memory),
     )
 
 
-def check_cores(config: ServerConfig) -> None:
-    """Check that the models that run on this machine find their cores.
+def check_settings(config: ServerConfig) -> None:
+    """Check that no setting is for another device.
+
+    Raises
+    ------
+    InputError
+        With the first that would have no effect.
+    """
+    if _on_gpu(config):
+        return
+    for name, model in config.models.items():
+        if model.gpu:
+            raise InputError(
+                f"models.{name}.gpu: there is none with device: cpu; leave it out (cores say "
+                "where it runs)"
+            )
+    for key in ("workspace_fraction", "cuda_graphs", "extend_tokens"):
+        if key in config.sglang.model_fields_set:
+            raise InputError(f"sglang.{key}: is for GPUs, and device is cpu; leave it out")
+
+
+def check_cores(config: ServerConfig, names: Collection[str]) -> None:
+    """Check that models that are to run on this machine find their cores.
 
     Raises
     ------
@@ -114,39 +129,70 @@ def check_cores(config: ServerConfig) -> None:
         If some core is not there, or not for this process.
     """
     there = os.sched_getaffinity(0)
-    for name, model in config.models.items():
-        missing = sorted(set(model.cores) - there)
-        if missing and name not in config.transport.remote:
+    for name in names:
+        if missing := sorted(set(config.models[name].cores) - there):
             raise InputError(
                 f"models.{name}.cores: there is no {', '.join(map(str, missing))}; this process "
                 f"has {', '.join(map(str, sorted(there)))}"
             )
 
 
-def limits(config: ServerConfig) -> ServerConfig:
+def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
     """Return the file with the context and the cache that all its models have room for.
+
+    Parameters
+    ----------
+    machine
+        See `machine_profile`.
 
     Raises
     ------
     InputError, InfeasibleError
         If a folder cannot be read, the weights do not fit, or not one request does.
     """
-    models = config.models.values()
-    most = [ModelFolder(model.path).max_context for model in models]
-    context = min(config.max_context, *most, *(m.kv_tokens for m in models if m.kv_tokens))
+    bounds = []
+    for name, model in config.models.items():
+        bounds.append((ModelFolder(model.path).max_context, f"{name} attends to no more"))
+        if model.kv_tokens is not None:
+            bounds.append((model.kv_tokens, f"models.{name}.kv_tokens"))
+    context = min([config.max_context, *(bound for bound, _ in bounds)])
     tokens = config.kv_tokens
     if tokens is None:
         if _on_gpu(config):
-            tokens = capacity(load_profile(machine_profile(config)), context=context).tokens
+            routing = _everywhere(tuple(config.models))
+            tokens = capacity(machine, routing, context=context).tokens
         else:
             tokens = min(config.max_live * context, _CPU_TOKENS)
     if tokens < 2:
         raise InfeasibleError("the models' caches have no room left for a request")
+    bounds.append((tokens, "the models' caches hold no more (kv_tokens)"))
+    least, why = min(bounds, key=lambda bound: bound[0])
+    if least < config.max_context:
+        log.warning("max_context: %d tokens, not %d: %s", least, config.max_context, why)
     return config.model_copy(update={"max_context": min(context, tokens), "kv_tokens": tokens})
 
 
-def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOptions]:
+def _everywhere(names: tuple[str, ...]) -> Routing:
+    """A routing by which every request comes to every model."""
+    M = len(names)
+    return Routing(
+        name="everywhere",
+        models=names,
+        transition_probability=((1 / M,) * M,) * M,
+        committed_tokens=((1,) * M,) * M,
+        source="every model follows every other alike",
+    )
+
+
+def engine_options(
+    config: ServerConfig, names: Sequence[str], vocabulary: int
+) -> list[EngineOptions]:
     """Return what each model's engine is told, in the order of the names; see `limits`.
+
+    Parameters
+    ----------
+    vocabulary
+        Tokens that all models have.
 
     Raises
     ------
@@ -154,7 +200,6 @@ def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOpt
         If ``sglang.arguments`` has what is decided here.
     """
     common = config.sglang
-    vocabulary = read_vocabulary(next(iter(config.models.values())).path)  # that of all
     made = [
         EngineOptions(
             path=model.path,
@@ -163,7 +208,7 @@ def engine_options(config: ServerConfig, names: Sequence[str]) -> list[EngineOpt
             gpu=model.gpu,
             tp=model.tp,
             cores=model.cores,
-            vocabulary=vocabulary.size,
+            vocabulary=vocabulary,
             kv_tokens=model.kv_tokens or config.kv_tokens,
             max_batch=config.max_batch or config.max_live,
             max_context=config.max_context,

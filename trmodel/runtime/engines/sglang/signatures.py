@@ -133,6 +133,7 @@ CALLS: Mapping[str, tuple[str, ...]] = {
         "log_level",
         "max_running_requests",
         "max_total_tokens",
+        "mem_fraction_static",
         "model_path",
         "page_size",
         "random_seed",

@@ -73,14 +73,14 @@ def prepare(options: EngineOptions) -> None:
     Raises
     ------
     InputError
-        If the cores cannot be had, or torch is not installed.
+        If torch is not installed.
     """
     if options.cores:
-        try:
-            os.sched_setaffinity(0, options.cores)
-        except OSError as error:
-            raise InputError(f"cores: {list(options.cores)} cannot be had: {error}") from None
-    if options.device == "cpu":
+        os.sched_setaffinity(0, options.cores)  # they are there: the plan says
+    if options.device == "cuda":
+        # Numbers of GPUs are those of nvidia-smi, by which the memory was planned.
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    else:
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
 
         prepare_cpu()
@@ -88,9 +88,10 @@ def prepare(options: EngineOptions) -> None:
             cores = sorted(os.sched_getaffinity(0))
             each = [str(cores[rank % len(cores)]) for rank in range(options.tp)]
             os.environ["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(each)
+    # Models that share GPUs fill them unevenly, which the plan has taken into account.
+    os.environ.setdefault("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", "0")
     # What SGLang cannot import it tells of, model family by family; what is needed raises.
     warnings.filterwarnings("ignore", module="sglang")
-    os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("sglang").setLevel(logging.ERROR)
     logging.getLogger("sglang.srt.models.registry").setLevel(logging.CRITICAL)
     try:
