@@ -28,8 +28,7 @@ class GlimpRouter(ThresholdPolicy):
     """Route whole steps by the entropy of their first token.
 
     The entropy is that of the ``top`` likeliest tokens, renormalised, in nats; a step goes to the
-    large model where it is at least the threshold. The phase travels with handoffs. A request that
-    is rebuilt after a fault goes on with a probe.
+    large model where it is at least the threshold. The phase travels with handoffs and rebuilds.
 
     Parameters
     ----------
@@ -107,16 +106,13 @@ class GlimpRouter(ThresholdPolicy):
         self, request: Request, token_ids: list[int], source: int, destination: int
     ) -> list[int]:
         phase = self._phase(request)
-        if phase == PROBE and source == 1:  # rebuilt there: it goes to the small model first
+        if phase == PROBE and source == 1:  # it began there: it goes to the small model first
             return []
         request.extra = request.extra | {_KEY: self._after(request, token_ids[0])}
         return [] if phase == PROBE or (phase == ANSWER and source == 0) else token_ids
 
     def _phase(self, request: Request) -> int:
-        if _KEY in request.extra:
-            return int(request.extra[_KEY])
-        thought = not self._think_end.isdisjoint(request.token_ids[request.prompt :])
-        return ANSWER if thought else PROBE
+        return int(request.extra.get(_KEY, PROBE))
 
     def _after(self, request: Request, token: int) -> int:
         """Return the phase after a step has sampled this token."""
