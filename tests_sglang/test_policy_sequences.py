@@ -5,7 +5,9 @@ import itertools
 import pytest
 import torch
 from policy_traces import Run, batch_of, result_of
+from transformers import AutoTokenizer
 
+from trmodel.errors import InputError
 from trmodel.runtime.messages import Frame, LiveCount, decode, encode
 from trmodel.runtime.policies import find_policy
 from trmodel.runtime.policies.boundary import Boundary
@@ -175,3 +177,14 @@ def test_every_decision_is_a_tensor_where_the_tensors_are():
     (policy, _) = glimprouter()
     routed = policy.route(batch_of(0, 5), result_of(5))
     assert (routed.dtype, routed.device) == (torch.int64, torch.device("cpu"))
+
+
+def test_the_boundary_comes_from_a_models_folder_whose_faults_are_told(models, tmp_path):
+    policy = find_policy("glimprouter", {"tokenizer": str(models["small"])}, TWO, TWO)
+    (feed,) = AutoTokenizer.from_pretrained(models["small"])("\n")["input_ids"]
+    assert policy._boundary.reached(feed, feed)
+    assert not policy._boundary.reached(None, feed)
+    with pytest.raises(InputError, match=r"its tokenizer cannot be read") as caught:
+        find_policy("glimprouter", {"tokenizer": str(tmp_path)}, TWO, TWO)
+    assert str(caught.value).startswith(f"policy_options.tokenizer: {tmp_path}: ")
+    assert "\n" not in str(caught.value)

@@ -13,7 +13,9 @@ from typing import Any
 from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.policies import find_policy
+from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies import Policy, find_policy
+from trmodel.runtime.policies.options import options_at
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
@@ -61,7 +63,9 @@ def make_plan(config: ServerConfig) -> Plan:
         If something in it, or in a file that it names, is wrong.
     """
     config = _complete(config)
-    loaded, system = _system(config)
+    loaded, system, policy = _system(config)
+    with options_at("policy_options"):
+        policy.check_start(_small(config))
     vectors = _first_vectors(config, loaded, system)
     folder = _folder(config, system.models)
     return Plan(config, loaded, system, _specs(config, system, folder), vectors, folder)
@@ -76,7 +80,7 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
         As `make_plan`, or if the file does not list the model under ``transport.remote``.
     """
     config = _complete(config)
-    _, system = _system(config)
+    _, system, _ = _system(config)
     if name not in config.transport.remote:
         remote = ", ".join(config.transport.remote) or "none"
         raise InputError(f"{name}: is not under transport.remote, which has {remote}")
@@ -125,7 +129,7 @@ def base_profile(config: ServerConfig) -> LoadedProfile:
     return loaded
 
 
-def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
+def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem, Policy]:
     loaded = base_profile(config)
     system = build_system(
         loaded, config.max_live, config.routing, p=config.p, max_batch=config.max_batch
@@ -146,7 +150,13 @@ def _system(config: ServerConfig) -> tuple[LoadedProfile, RoutedSystem]:
             f"policy: {config.policy} needs {', '.join(sorted(policy.needs))} of every step, which "
             "the replay engine does not have"
         )
-    return loaded, system
+    return loaded, system, policy
+
+
+def _small(config: ServerConfig) -> ModelFolder | None:
+    """Return the first model, which the weights of policies are for."""
+    models = list(config.models.values())
+    return ModelFolder(models[0].path) if models else None
 
 
 def _specs(
@@ -259,7 +269,8 @@ def first_vectors(config: ServerConfig) -> Vectors:
         As `make_plan`.
     """
     config = _complete(config)
-    return _first_vectors(config, *_system(config))
+    loaded, system, _ = _system(config)
+    return _first_vectors(config, loaded, system)
 
 
 def _first_vectors(config: ServerConfig, loaded: LoadedProfile, system: RoutedSystem) -> Vectors:
