@@ -43,17 +43,17 @@ class Run:
     ----------
     sample
         Given the model and its request, returns a token and a row of logits.
-    committed
-        Output that there is already, as in a rebuilt request.
+    committed, extra
+        Output that there is already, and what the policy had noted, as in a rebuilt request.
     """
 
-    def __init__(self, policies, sample, stop_ids=(), committed=()):
+    def __init__(self, policies, sample, stop_ids=(), committed=(), extra=None):
         self.sample, self.steps, self.finish = sample, [], ""
         table = TableInForce(((1, 1),))
         self.schedulers = [Scheduler(i, 2, policies[i], table, 1, 1.0) for i in range(2)]
         sampling = Sampling(max_tokens=10**6, seed=3, stop_ids=stop_ids)
         tokens = (65, *committed)
-        start = PeerReq(0, 1, FRONT, 0, Kind.new, 0, tokens, 1, 0, (0, 0), sampling)
+        start = PeerReq(0, 1, FRONT, 0, Kind.new, 0, tokens, 1, 0, (0, 0), sampling, extra or {})
         self.schedulers[0].receive(start, 0.0)
         self.output = []
 

@@ -6,92 +6,14 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
-
-from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.front import Front
-from trmodel.runtime.messages import Sampling
-from trmodel.runtime.plan import make_plan
+from real_server import Client, config_of, plain_model, prompts, python_path, settled, started
 
 CLOSE = 1e-3
-
-
-def config_of(paths, **settings):
-    return ServerConfig.model_validate(
-        {
-            "engine": "sglang",
-            "models": {name: {"path": str(path)} for name, path in paths.items()},
-            "sglang": {"device": "cpu", "dtype": "float32"},
-            "thresholds": "eager",
-            "max_live": 8,
-            "max_context": 512,
-            **settings,
-        }
-    )
-
-
-@contextmanager
-def started(config):
-    front = Front(make_plan(config))
-    front.start()
-    try:
-        assert front.wait_until_ready(), front.failed
-        yield front
-    finally:
-        front.stop()
-
-
-class Client:
-    """Requests of a front end and what came of them."""
-
-    def __init__(self, front):
-        self.front, self.tokens, self.finish = front, {}, {}
-        self._ended = threading.Condition()
-
-    def ask(self, prompt, tokens, **sampling):
-        place = len(self.tokens)
-        self.tokens[place] = []
-
-        def hear(event):
-            self.tokens[place] += event.token_ids
-            if event.finish:
-                with self._ended:
-                    self.finish[place] = event.finish
-                    self._ended.notify_all()
-
-        sampling = Sampling(max_tokens=tokens, **{"temperature": 0.0, **sampling})
-        return place, self.front.submit(tuple(prompt), sampling, hear)
-
-    def wait(self, places, timeout_s=60.0):
-        with self._ended:
-            assert self._ended.wait_for(lambda: set(places) <= set(self.finish), timeout_s), (
-                "some request did not end"
-            )
-
-
-def prompts(count, seed=0):
-    draw = random.Random(seed)
-    return [[draw.randrange(3, 900) for _ in range(draw.randrange(1, 20))] for _ in range(count)]
-
-
-def settled(front):
-    """Return what the models hold once they have told anew."""
-    marks = dict(front.counted)
-    end = time.monotonic() + 10.0
-    while time.monotonic() < end:
-        told = [front.counted[i] for i in range(len(front.names))]
-        fresh = all(told[i] is not marks.get(i) for i in range(len(told)))
-        if fresh and not any(counts["held"] or counts["kv_tokens"] for counts in told):
-            break
-        time.sleep(0.1)
-    return [(counts["held"], counts["kv_tokens"]) for counts in told]
 
 
 SCRIPT = [0, 1, 1, 0, 0, 0, 1, 0]
@@ -101,7 +23,7 @@ OF_THREE = [1, 2, 2, 0, 2, 1, 0, 0]
 
 def test_every_step_equals_a_pass_from_scratch(models, tmp_path, monkeypatch):
     names = ["small", "middle", "large"]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *_paths()]))
+    monkeypatch.setenv("PYTHONPATH", python_path())
     config = config_of(
         {name: models[name] for name in names},
         policy="recorded_steps:Recorded",
@@ -112,7 +34,7 @@ def test_every_step_equals_a_pass_from_scratch(models, tmp_path, monkeypatch):
         places = [client.ask(prompt, 24)[0] for prompt in prompts(12)]
         client.wait(places)
         assert settled(front) == [(0, 0)] * 3
-    references = [_reference(models[name]) for name in names]
+    references = [plain_model(models[name]) for name in names]
     seen, who = 0, set()
     for file in tmp_path.glob("*.pt"):
         found = torch.load(file)
@@ -125,15 +47,6 @@ def test_every_step_equals_a_pass_from_scratch(models, tmp_path, monkeypatch):
     assert who == {0, 1, 2}
     for place, prompt in zip(places, prompts(12), strict=True):
         assert client.tokens[place] == by_script(references, prompt, OF_THREE, [0], 24)
-
-
-def _paths():
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
-def _reference(path):
-    torch.set_grad_enabled(False)
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
 
 
 def by_script(references, prompt, script, drop_on_leaving, tokens):
@@ -213,7 +126,7 @@ def test_replies_are_the_same_when_caches_are_dropped_for_want_of_room(pair, mod
     asked = prompts(8, seed=11)
     places = [client.ask(prompt, 40)[0] for prompt in asked]
     client.wait(places)
-    references = [_reference(models["small"])] * 2
+    references = [plain_model(models["small"])] * 2
     for place, prompt in zip(places, asked, strict=True):
         assert client.tokens[place] == by_script(references, prompt, SCRIPT, [0], 40)
 
@@ -235,7 +148,7 @@ def test_a_killed_subserver_costs_no_token(pair, models, model):
         time.sleep(0.01)
     os.kill(pair._processes[model].pid, signal.SIGKILL)
     client.wait(places, timeout_s=120.0)
-    references = [_reference(models["small"])] * 2
+    references = [plain_model(models["small"])] * 2
     for place, prompt in zip(places, asked, strict=True):
         assert client.tokens[place] == by_script(references, prompt, SCRIPT, [0], 60)
     assert settled(pair) == [(0, 0), (0, 0)]

@@ -5,7 +5,9 @@ import itertools
 import pytest
 import torch
 from policy_traces import Run, batch_of, result_of
+from transformers import AutoTokenizer
 
+from trmodel.errors import InputError
 from trmodel.runtime.messages import Frame, LiveCount, decode, encode
 from trmodel.runtime.policies import find_policy
 from trmodel.runtime.policies.boundary import Boundary
@@ -112,18 +114,14 @@ def test_the_phase_travels_with_a_handoff_as_plain_values():
     assert decode(encode(frame)).messages[0].extra == {"step": 0}
 
 
-def test_a_rebuilt_request_goes_on_with_a_probe():
-    steps = [(0, 90, NARROW), (0, 5, WIDE)]
-    run = Run(glimprouter(think_end=[8]), script(steps), committed=(1, 2))
-    run.until(2)
-    assert run.output == [5]
-
-
-def test_a_rebuilt_request_that_thought_enough_goes_on_with_the_answer():
-    steps = [(0, 90, NARROW), (1, 5, NARROW), (1, END, NARROW), (1, 6, NARROW)]
-    run = Run(glimprouter(think_end=[8]), script(steps), committed=(1, 8, 2))
-    run.until(4)
-    assert run.output == [5, END, 6]
+def test_a_rebuilt_request_goes_on_in_its_phase():
+    steps = [(0, FEED, WIDE), (0, 90, NARROW), (0, 6, WIDE)]
+    run = Run(glimprouter(), script(steps), committed=(1, FEED), extra={"step": 2})
+    run.until(3)
+    assert run.output == [FEED, 6]
+    run = Run(glimprouter(), script([(0, 90, NARROW)]), committed=(1, FEED), extra={"step": -2})
+    run.until(1)
+    assert run.steps == [(0, 1, [])], "the answer is the large model's"
 
 
 def test_a_request_that_reaches_the_large_model_as_a_probe_is_sent_back():
@@ -179,3 +177,14 @@ def test_every_decision_is_a_tensor_where_the_tensors_are():
     (policy, _) = glimprouter()
     routed = policy.route(batch_of(0, 5), result_of(5))
     assert (routed.dtype, routed.device) == (torch.int64, torch.device("cpu"))
+
+
+def test_the_boundary_comes_from_a_models_folder_whose_faults_are_told(models, tmp_path):
+    policy = find_policy("glimprouter", {"tokenizer": str(models["small"])}, TWO, TWO)
+    (feed,) = AutoTokenizer.from_pretrained(models["small"])("\n")["input_ids"]
+    assert policy._boundary.reached(feed, feed)
+    assert not policy._boundary.reached(None, feed)
+    with pytest.raises(InputError, match=r"its tokenizer cannot be read") as caught:
+        find_policy("glimprouter", {"tokenizer": str(tmp_path)}, TWO, TWO)
+    assert str(caught.value).startswith(f"policy_options.tokenizer: {tmp_path}: ")
+    assert "\n" not in str(caught.value)

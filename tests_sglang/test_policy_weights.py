@@ -5,9 +5,11 @@ import re
 import pytest
 import torch
 from policy_traces import batch_of, result_of, routers
+from real_server import config_of
 from safetensors.torch import save_file
 
 from trmodel.errors import InputError
+from trmodel.runtime.plan import make_plan
 from trmodel.runtime.policies import find_policy
 
 TWO = ((0.5, 0.5), (0.5, 0.5))
@@ -55,8 +57,12 @@ def test_the_threshold_of_r2r_comes_from_the_file_unless_given(tmp_path):
     path = saved(tmp_path, state, {"threshold": "0.406"})
     assert make("r2r", weights=path).threshold == 0.406
     assert make("r2r", weights=path, threshold=0.1).threshold == 0.1
-    with pytest.raises(InputError, match="has none in its metadata; give one"):
-        make("r2r", weights=saved(tmp_path, state))
+    for metadata, said in (
+        (None, "has none in its metadata"),
+        ({"threshold": "x"}, "is no number"),
+    ):
+        with pytest.raises(InputError, match=rf"^policy_options\.threshold: .*{said}; give one$"):
+            make("r2r", weights=saved(tmp_path, state, metadata))
 
 
 def without(state, name):
@@ -112,7 +118,7 @@ def test_a_layout_that_does_not_fit_is_told_in_one_line(name, spoil, said, tmp_p
 
 
 def test_files_that_are_missing_or_of_another_kind_are_told(tmp_path):
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match=r"^policy_options\.weights: .*there is no such file"):
         make("citer", weights=str(tmp_path / "none"))
     torch.save(STATES["citer"], tmp_path / "mlp.pth")
     with pytest.raises(InputError, match=r"is no safetensors file .*docs/policies\.md"):
@@ -122,11 +128,49 @@ def test_files_that_are_missing_or_of_another_kind_are_told(tmp_path):
 @pytest.mark.parametrize("name", STATES)
 def test_a_model_of_another_width_is_told(name, tmp_path):
     policy = make(name, weights=saved(tmp_path, STATES[name]), threshold=0.5)
-    with pytest.raises(InputError, match="are for hidden states of 16, the model's has 12"):
+    with pytest.raises(InputError, match="are for hidden states of 16, the small model's have 12"):
         policy.score(batch_of(0, 2), result_of(2, V, 12))
 
 
 def test_a_vocabulary_with_fewer_tokens_than_logits_are_read_is_told(tmp_path):
     policy = make("r2r", weights=saved(tmp_path, STATES["r2r"]), threshold=0.5)
-    with pytest.raises(InputError, match="read 7 logits, the model has 5"):
+    with pytest.raises(InputError, match="read 7 logits, the small model has 5"):
         policy.score(batch_of(0, 2), result_of(2, 5, D))
+
+
+HIDDEN, TOKENS = 128, 1024
+"""Of the small model."""
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "said"),
+    [
+        ("citer", routers.citer(64), "are for hidden states of 64, the small model's have 128"),
+        ("co-llm", routers.co_llm(64, TOKENS), "for hidden states of 64, the small model's have"),
+        ("r2r", routers.r2r(256, 7), "are for hidden states of 256, the small model's have 128"),
+        ("r2r", routers.r2r(HIDDEN, 1025), "read 1025 logits, the small model has 1024"),
+        (
+            "co-llm",
+            routers.co_llm(HIDDEN, TOKENS - 1),
+            "has 1024 rows, the small model 1024 tokens",
+        ),
+    ],
+)
+def test_weights_for_another_model_keep_a_server_from_starting(name, state, said, models, tmp_path):
+    path = saved(tmp_path, state)
+    two = {name: models[name] for name in ("small", "large")}
+    config = config_of(two, policy=name, policy_options={"weights": path, "threshold": 0.5})
+    with pytest.raises(InputError) as caught:
+        make_plan(config)
+    assert str(caught.value).startswith(f"policy_options.weights: {path}: ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_for_the_small_model_are_taken(models, tmp_path):
+    two = {name: models[name] for name in ("small", "large")}
+    routers.make(tmp_path, HIDDEN, TOKENS)
+    save_file({"lm_head.weight": torch.zeros(1, HIDDEN)}, tmp_path / "row.safetensors")
+    for name, file in (("citer",) * 2, ("co-llm",) * 2, ("r2r",) * 2, ("co-llm", "row")):
+        options = {"weights": str(tmp_path / f"{file}.safetensors")}
+        assert make_plan(config_of(two, policy=name, policy_options=options)).config.policy == name

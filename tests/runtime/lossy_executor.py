@@ -56,8 +56,9 @@ class LossyExecutor(RuleBasedStateMachine):
 
     # what happens
 
-    @rule(length=st.integers(1, 9), prompt=st.integers(1, 3))
-    def submit(self, length, prompt):
+    @rule(length=st.integers(1, 20), prompt=st.integers(1, 3), rounds=st.integers(0, 12))
+    def submit(self, length, prompt, rounds):
+        """A request comes, and all is well for a while: else few would ever be under way."""
         sampling = Sampling(max_tokens=length, seed=length)
         try:
             number = self.desk.submit((PROMPT_TOKEN,) * prompt, sampling)
@@ -66,6 +67,7 @@ class LossyExecutor(RuleBasedStateMachine):
         self.told[number] = []
         self.wanted[number] = (prompt, length)
         self.pump()
+        self.work(rounds)
 
     @precondition(lambda self: self.desk.entries)
     @rule(data=st.data())
@@ -158,6 +160,15 @@ class LossyExecutor(RuleBasedStateMachine):
         self.pump()
 
     # how it happens
+
+    def work(self, rounds):
+        """Deliver everything and make the steps that can be made, so many times."""
+        for _ in range(rounds):
+            self.deliver_all()
+            for model in self.models:
+                if model.up and (model.batch is not None or model.start_step(self.now)):
+                    model.end_step(self.now)
+                    self.pump()
 
     def pump(self):
         for place, message in self.desk.outgoing:

@@ -131,8 +131,16 @@ def test_after_an_idle_time_requests_are_served_as_before(servers):
             4,
             "two addresses are the same",
         ),
-        ({"policy_options": {"x": 1}}, 4, "bernoulli takes none, got x"),
-        ({"policy": "scripted", "policy_options": {"script": []}}, 4, "must be a list of models"),
+        (
+            {"policy_options": {"x": 1}},
+            4,
+            "policy_options.x: bernoulli has no such option",
+        ),
+        (
+            {"policy": "scripted", "policy_options": {"script": []}},
+            4,
+            "policy_options.script: must not be empty",
+        ),
         (
             {"policy": "scripted", "policy_options": {"script": [0, 2]}},
             4,

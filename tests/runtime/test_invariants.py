@@ -7,7 +7,7 @@ While `LossyExecutor` does what it can, and when the network has healed at the e
 3. When a request ends anywhere, every model frees its KV.
 4. No batch that cannot fill is waited for.
 5. Every threshold vector in use is live.
-6. The requests of a model that died are rebuilt and go on.
+6. The requests of a model that died are rebuilt and go on, with what the policy noted of them.
 7. What a model's cache holds of a request is what the reply really begins with.
 
 Replies that do not depend on how often a step is tried must be as if nothing had happened. Where
@@ -33,11 +33,22 @@ SCRIPTS = {2: SCRIPT, 3: (0, 1, 2, 0, 0, 2, 1, 1, 0)}
 """By the number of models."""
 
 
+class Counting(Scripted):
+    """Counts the steps of a request itself, in what travels with it."""
+
+    def route(self, batch, result):
+        for request in batch.requests:
+            told = request.extra.get("steps", 0)
+            assert told == request.steps
+            request.extra["steps"] = told + 1
+        return super().route(batch, result)
+
+
 class Repeatable(LossyExecutor):
     """Tokens and ways depend on seed and position alone."""
 
     def make_policy(self):
-        return Scripted(SCRIPTS[self.M], drop_on_leaving=(0,))
+        return Counting(SCRIPTS[self.M], drop_on_leaving=(0,))
 
     def make_engine(self, place):
         return ReplayEngine(place, [0.0])

@@ -6,7 +6,7 @@ import pytest
 
 from trmodel.errors import InputError
 from trmodel.runtime.engines.sglang.environment import prepare_cpu
-from trmodel.runtime.server.hf_tokenizer import HfTokenizer
+from trmodel.runtime.engines.sglang.tokenizer import load_tokenizer
 
 
 def test_no_sglang(monkeypatch):
@@ -19,4 +19,4 @@ def test_no_sglang(monkeypatch):
 def test_no_transformers(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(InputError, match=r"^engine: real models need transformers; pip install"):
-        HfTokenizer(tmp_path)
+        load_tokenizer(tmp_path)

@@ -2,7 +2,8 @@
 
 No input or output: messages come in by `receive`, what is to be sent is in `outgoing`, what clients
 are to be told in `events`. The desk alone admits and ends requests, so that n is counted in one
-place. It holds every committed token, so that any request can be rebuilt anywhere.
+place. It holds every committed token and what the policy notes of a request, so that any can be
+rebuilt anywhere.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from trmodel.errors import InputError, TrmodelError
 from trmodel.runtime.messages import (
@@ -45,7 +47,7 @@ class Entry:
 
     Attributes
     ----------
-    owner, handoff, steps, output
+    owner, handoff, steps, output, extra
         As of the last step before which no report is missing: a rebuild begins here.
     early
         Reports of later steps, and who sent them.
@@ -60,6 +62,7 @@ class Entry:
     sampling: Sampling
     owner: int
     output: list[int] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
     handoff: int = 0
     steps: int = 0
     early: dict[int, tuple[int, Report]] = field(default_factory=dict)
@@ -196,6 +199,7 @@ class Desk:
             steps=entry.steps,
             seen=(0,) * self.M,
             sampling=entry.sampling,
+            extra=entry.extra,
         )
         self.outgoing.append((entry.owner, message))
 
@@ -258,6 +262,7 @@ class Desk:
             _, report = entry.early.pop(entry.steps)
             entry.owner, entry.handoff, finish = report.owner, report.handoff, report.finish
             entry.output += report.token_ids
+            entry.extra = report.extra
             fresh += report.token_ids
         if fresh or finish:
             self.events.append(Event(entry.id, fresh, finish))
@@ -345,6 +350,7 @@ class Desk:
         fresh = owned.token_ids[len(entry.output) - owned.position :]
         entry.output += fresh
         entry.owner, entry.handoff, entry.steps = model, owned.handoff, owned.steps
+        entry.extra = owned.extra
         entry.early = {steps: told for steps, told in entry.early.items() if steps > owned.steps}
         if not entry.early:
             entry.latest = (model, model)

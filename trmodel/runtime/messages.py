@@ -89,6 +89,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
         The model that goes on with it.
     finish
         ``stop`` or ``length`` if this ends it, ``error: `` and why if it cannot go on, else empty.
+    extra
+        Fields of the policy's own after the step.
     """
 
     request: int
@@ -97,6 +99,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=1):
     token_ids: tuple[int, ...]
     owner: int
     finish: str = ""
+    extra: dict[str, Any] = {}
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -141,13 +144,14 @@ class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Owned(msgspec.Struct, frozen=True, array_like=True):
-    """A request that a model owns, with the output from ``position`` on."""
+    """A request that a model owns, with the output from ``position`` on and the policy's fields."""
 
     request: int
     handoff: int
     steps: int
     position: int
     token_ids: tuple[int, ...]
+    extra: dict[str, Any] = {}
 
 
 class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag=8):

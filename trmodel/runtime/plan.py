@@ -11,7 +11,9 @@ from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
 from trmodel.runtime.addresses import addresses_of, make_folder
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.policies import find_policy
+from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies import Policy, find_policy
+from trmodel.runtime.policies.options import options_at
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
 from trmodel.system import RoutedSystem
@@ -82,7 +84,9 @@ def make_plan(config: ServerConfig) -> Plan:
     """
     _check_cores(config, [name for name in config.models if name not in config.transport.remote])
     config, real = _complete(config)
-    loaded, system = _system(config, real)
+    loaded, system, policy = _system(config, real)
+    with options_at("policy_options"):
+        policy.check_start(_small(config))
     vectors = _first_vectors(config, loaded, system)
     folder = make_folder(config, system.models)
     specs = _specs(config, system, folder, real)
@@ -98,7 +102,7 @@ def make_remote_spec(config: ServerConfig, name: str) -> SubserverSpec:
         As `make_plan`, or if the file does not list the model under ``transport.remote``.
     """
     config, real = _complete(config)
-    _, system = _system(config, real)
+    _, system, _ = _system(config, real)
     if name not in config.transport.remote:
         remote = ", ".join(config.transport.remote) or "none"
         raise InputError(f"{name}: is not under transport.remote, which has {remote}")
@@ -167,7 +171,9 @@ def base_profile(config: ServerConfig, real: RealModels | None = None) -> Loaded
     return loaded
 
 
-def _system(config: ServerConfig, real: RealModels | None) -> tuple[LoadedProfile, RoutedSystem]:
+def _system(
+    config: ServerConfig, real: RealModels | None
+) -> tuple[LoadedProfile, RoutedSystem, Policy]:
     loaded = base_profile(config, real)
     if config.models and config.routing is None and loaded.profile.routing is None:
         raise InputError(
@@ -194,7 +200,13 @@ def _system(config: ServerConfig, real: RealModels | None) -> tuple[LoadedProfil
             f"policy: {config.policy} needs {', '.join(sorted(policy.needs))} of every step, which "
             "the replay engine does not have"
         )
-    return loaded, system
+    return loaded, system, policy
+
+
+def _small(config: ServerConfig) -> ModelFolder | None:
+    """Return the first model, which the weights of policies are for."""
+    models = list(config.models.values())
+    return ModelFolder(models[0].path) if models else None
 
 
 def _specs(
@@ -260,7 +272,8 @@ def first_vectors(config: ServerConfig) -> Vectors:
         As `make_plan`.
     """
     config, real = _complete(config)
-    return _first_vectors(config, *_system(config, real))
+    loaded, system, _ = _system(config, real)
+    return _first_vectors(config, loaded, system)
 
 
 def _first_vectors(config: ServerConfig, loaded: LoadedProfile, system: RoutedSystem) -> Vectors:

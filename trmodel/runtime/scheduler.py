@@ -231,6 +231,7 @@ class Scheduler:
                 tuple(tokens),
                 self.model if finish else destination,
                 finish,
+                dict(request.extra),  # it may be changed in place before the report has left
             ),
         )
         if finish:
@@ -253,6 +254,7 @@ class Scheduler:
                 request.steps,
                 known.get(request.id, 0),
                 tuple(request.token_ids[request.prompt + known.get(request.id, 0) :]),
+                dict(request.extra),
             )
             for request in self.requests.values()
             if request.state is not State.pending

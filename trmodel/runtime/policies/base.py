@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.messages import Kind, PeerReq
 from trmodel.runtime.request import Batch, Request, StepResult
 
@@ -44,6 +45,20 @@ class Policy:
     places: frozenset[int] = frozenset()
     takes_routing: bool = False
     default_routing: str | None = None
+
+    def check_start(self, small: ModelFolder | None) -> None:
+        """Say what is in the way, once before the processes of a server start.
+
+        Parameters
+        ----------
+        small
+            The first model's folder; None where the engine has no weights.
+
+        Raises
+        ------
+        OptionError
+            If an option does not go with the model or with what is there.
+        """
 
     def route(self, batch: Batch, result: StepResult) -> Any:
         """Return the model that goes on with each request of the batch.

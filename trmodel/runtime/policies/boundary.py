@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.tokenizer import load_tokenizer
+from trmodel.runtime.policies.options import OptionError
 
 EMPTY_LINE = "\n\n"
 
@@ -49,14 +51,11 @@ class Boundary:
 
         Raises
         ------
-        InputError
+        OptionError
             If it cannot be loaded.
         """
-        from transformers import AutoTokenizer
-
         try:
-            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"tokenizer: {path}: cannot be loaded: {reason}") from None
+            tokenizer = load_tokenizer(path)
+        except InputError as error:
+            raise OptionError("tokenizer", str(error)) from None
         return cls.of_texts(tokenizer.batch_decode([[i] for i in range(len(tokenizer))]))

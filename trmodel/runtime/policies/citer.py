@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import RouterWeights, linear, norm
 from trmodel.runtime.request import Batch, StepResult
@@ -46,12 +47,16 @@ class Citer(ThresholdPolicy):
         sizes = self._weights.expect(LAYOUT, allowed={"mlp.1.num_batches_tracked"})
         self._width = sizes["d"]
 
+    def check_start(self, small: ModelFolder | None) -> None:
+        if small is not None:
+            self._weights.check_width("hidden states", small.hidden_size, self._width)
+
     def score(self, batch: Batch, result: StepResult) -> Any:
         """Return the confidence, from 0 to 1."""
         from torch.nn import functional
 
         hidden = result.tensors["hidden"].float()
-        self._weights.check_width("hidden states", hidden, self._width)
+        self._weights.check_width("hidden states", hidden.shape[-1], self._width)
         w = self._weights.on(hidden.device)
         x = functional.linear(hidden, w["mlp.0.weight"], w["mlp.0.bias"])
         x = functional.batch_norm(

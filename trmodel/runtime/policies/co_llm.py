@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies.options import OptionError
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import RouterWeights
 from trmodel.runtime.request import Batch, StepResult
@@ -38,12 +39,24 @@ class CoLLM(ThresholdPolicy):
         self._weights = RouterWeights(weights, lambda file, name: file.get_slice(name)[-1:])
         self._head = next((name for name in HEADS if name in self._weights.shapes), "")
         if not self._head:
-            raise InputError(f"weights: {weights}: has no tensor {' or '.join(HEADS)}")
-        self._width = self._weights.expect({self._head: ("rows", "d")})["d"]
+            raise OptionError("weights", f"{weights}: has no tensor {' or '.join(HEADS)}")
+        sizes = self._weights.expect({self._head: ("rows", "d")})
+        self._width, self._rows = sizes["d"], sizes["rows"]
+
+    def check_start(self, small: ModelFolder | None) -> None:
+        if small is None:
+            return
+        self._weights.check_width("hidden states", small.hidden_size, self._width)
+        if 1 < self._rows <= small.vocabulary:
+            raise OptionError(
+                "weights",
+                f"{self._weights.path}: {self._head} has {self._rows} rows, the small model "
+                f"{small.vocabulary} tokens: its last row is a token's, not the deferral's",
+            )
 
     def score(self, batch: Batch, result: StepResult) -> Any:
         """Return the probability of deferring."""
         hidden = result.tensors["hidden"].float()
-        self._weights.check_width("hidden states", hidden, self._width)
+        self._weights.check_width("hidden states", hidden.shape[-1], self._width)
         row = self._weights.on(hidden.device)[self._head]
         return (hidden @ row.T).sigmoid().squeeze(-1)

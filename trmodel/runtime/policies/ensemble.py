@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from trmodel.runtime.policies.bernoulli import Bernoulli
+from trmodel.runtime.policies.options import OptionError, number, sequence
 
 
 class Ensemble(Bernoulli):
@@ -24,7 +24,7 @@ class Ensemble(Bernoulli):
 
     Raises
     ------
-    ValueError
+    OptionError
         If weights are not numbers of at least 0, or the routing's rows differ.
     """
 
@@ -39,11 +39,10 @@ class Ensemble(Bernoulli):
         if weights is None:
             weights = transition_probability[0]
             if any(list(row) != list(weights) for row in transition_probability):
-                raise ValueError("weights: are needed where the rows of the routing differ")
-        if not all(isinstance(w, (int, float)) and math.isfinite(w) and w >= 0 for w in weights):
-            raise ValueError(f"weights: must be numbers of at least 0, got {list(weights)}")
+                raise OptionError("weights", "are needed where the rows of the routing differ")
+        weights = [number("weights", w, 0.0) for w in sequence("weights", weights)]
         if sum(weights) <= 0:
-            raise ValueError("weights: must not all be 0")
+            raise OptionError("weights", "must not all be 0")
         M = len(weights)
         shares = [w / sum(weights) for w in weights]
         super().__init__([shares] * M, [[1.0] * M] * M)

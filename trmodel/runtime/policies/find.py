@@ -10,6 +10,7 @@ from typing import Any
 
 from trmodel.errors import InputError
 from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.policies.options import check_names, options_at
 
 GROUP = "trmodel.policies"
 BUILT_IN = {
@@ -33,6 +34,8 @@ def find_policy(
     options: Mapping[str, Any],
     transition_probability: Sequence[Sequence[float]],
     committed_tokens: Sequence[Sequence[float]],
+    *,
+    where: str = "policy_options",
 ) -> Policy:
     """Make the policy of a name.
 
@@ -45,14 +48,14 @@ def find_policy(
         Keyword arguments of the policy's own.
     transition_probability, committed_tokens
         Of the server's routing, for policies that take it.
+    where
+        What the options are called in the server's file.
 
     Raises
     ------
     InputError
         If there is none of that name, it cannot be made, or is for other models.
     """
-    if name == "bernoulli" and options:
-        raise InputError(f"policy_options: bernoulli takes none, got {', '.join(options)}")
     cls: Any = _load(name)
     missing = [package for package in _TENSORS if find_spec(package) is None]
     if missing and getattr(cls, "needs", None):
@@ -60,14 +63,18 @@ def find_policy(
             f"policy: {name} needs {' and '.join(missing)}, not installed; "
             "pip install 'trmodel[sglang]'"
         )
-    given = dict(options)
+    routing: dict[str, Any] = {}
     if getattr(cls, "takes_routing", False):
-        given |= {
+        routing = {
             "transition_probability": transition_probability,
             "committed_tokens": committed_tokens,
         }
     try:
-        policy = cls(**given)
+        with options_at(where):
+            check_names(cls, options, name, frozenset(routing))
+            policy = cls(**options, **routing)
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"policy: {name} cannot be made: {error}") from error
     if not isinstance(policy, Policy):
@@ -76,9 +83,7 @@ def find_policy(
     if policy.models not in (None, M):
         raise InputError(f"policy: {name} goes between {policy.models} models, the server has {M}")
     if beyond := sorted(place for place in policy.places if place >= M):
-        raise InputError(
-            f"policy_options: {name} names model {beyond[0]}, the server has 0 to {M - 1}"
-        )
+        raise InputError(f"{where}: {name} names model {beyond[0]}, the server has 0 to {M - 1}")
     return policy
 
 

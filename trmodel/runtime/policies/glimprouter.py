@@ -15,6 +15,7 @@ from typing import Any
 
 from trmodel.runtime.policies.boundary import Boundary
 from trmodel.runtime.policies.entropy import entropy
+from trmodel.runtime.policies.options import OptionError, text, whole, wholes
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.request import Batch, Request, StepResult
 
@@ -28,8 +29,7 @@ class GlimpRouter(ThresholdPolicy):
     """Route whole steps by the entropy of their first token.
 
     The entropy is that of the ``top`` likeliest tokens, renormalised, in nats; a step goes to the
-    large model where it is at least the threshold. The phase travels with handoffs. A request that
-    is rebuilt after a fault goes on with a probe.
+    large model where it is at least the threshold. The phase travels with handoffs and rebuilds.
 
     Parameters
     ----------
@@ -65,20 +65,24 @@ class GlimpRouter(ThresholdPolicy):
         think_end: Sequence[int] = (),
     ) -> None:
         super().__init__(threshold)
-        for name, value in (("step_tokens", step_tokens), ("top", top)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name}: must be a whole number of at least 1, got {value!r}")
-        if (tokenizer is None) == (not boundary and not newline):
-            raise ValueError(
-                "tokenizer: this or the tokens that end a step (boundary, newline) are needed"
+        self._step_tokens, self._top = whole("step_tokens", step_tokens, 1), whole("top", top, 1)
+        whole_lines, feeds, self._think_end = (
+            frozenset(wholes(name, value, "tokens"))
+            for name, value in (
+                ("boundary", boundary),
+                ("newline", newline),
+                ("think_end", think_end),
+            )
+        )
+        if (tokenizer is None) == (not whole_lines and not feeds):
+            raise OptionError(
+                "tokenizer", "this or the tokens that end a step (boundary, newline) are needed"
             )
         self._boundary = (
-            Boundary(frozenset(boundary), frozenset(newline), frozenset(newline))
+            Boundary(whole_lines, feeds, feeds)
             if tokenizer is None
-            else Boundary.of_tokenizer(tokenizer)
+            else Boundary.of_tokenizer(text("tokenizer", tokenizer))
         )
-        self._step_tokens, self._top = step_tokens, top
-        self._think_end = frozenset(think_end)
 
     def score(self, batch: Batch, result: StepResult) -> Any:
         """Return the entropy of probes, nan for other tokens."""
@@ -107,16 +111,13 @@ class GlimpRouter(ThresholdPolicy):
         self, request: Request, token_ids: list[int], source: int, destination: int
     ) -> list[int]:
         phase = self._phase(request)
-        if phase == PROBE and source == 1:  # rebuilt there: it goes to the small model first
+        if phase == PROBE and source == 1:  # it began there: it goes to the small model first
             return []
         request.extra = request.extra | {_KEY: self._after(request, token_ids[0])}
         return [] if phase == PROBE or (phase == ANSWER and source == 0) else token_ids
 
     def _phase(self, request: Request) -> int:
-        if _KEY in request.extra:
-            return int(request.extra[_KEY])
-        thought = not self._think_end.isdisjoint(request.token_ids[request.prompt :])
-        return ANSWER if thought else PROBE
+        return int(request.extra.get(_KEY, PROBE))
 
     def _after(self, request: Request, token: int) -> int:
         """Return the phase after a step has sampled this token."""

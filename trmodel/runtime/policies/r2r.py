@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies.options import OptionError
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import Layout, RouterWeights, linear, norm
 from trmodel.runtime.request import Batch, StepResult
@@ -36,8 +37,13 @@ class R2R(ThresholdPolicy):
         self._weights = RouterWeights(weights)
         if threshold is None:
             if "threshold" not in self._weights.metadata:
-                raise ValueError(f"threshold: {weights} has none in its metadata; give one")
-            threshold = float(self._weights.metadata["threshold"])
+                raise OptionError("threshold", f"{weights} has none in its metadata; give one")
+            try:
+                threshold = float(self._weights.metadata["threshold"])
+            except ValueError:
+                raise OptionError(
+                    "threshold", f"that of {weights} is no number; give one"
+                ) from None
         super().__init__(threshold)
         sizes = self._weights.expect(linear("logits_projection", "d", "k"))
         self._width, self._top = sizes["d"], sizes["k"]
@@ -67,6 +73,18 @@ class R2R(ThresholdPolicy):
         layout |= norm("backbone.output_layer.0", width)
         return layout | linear("backbone.output_layer.1", 1, width)
 
+    def check_start(self, small: ModelFolder | None) -> None:
+        if small is not None:
+            self._check(small.hidden_size, small.vocabulary)
+
+    def _check(self, hidden: int, vocabulary: int) -> None:
+        self._weights.check_width("hidden states", hidden, self._width)
+        if vocabulary < self._top:
+            raise OptionError(
+                "weights",
+                f"{self._weights.path}: read {self._top} logits, the small model has {vocabulary}",
+            )
+
     def score(self, batch: Batch, result: StepResult) -> Any:
         """Return the probability that the token is divergent."""
         import torch
@@ -74,12 +92,8 @@ class R2R(ThresholdPolicy):
 
         tensors = {name: result.tensors[name].float() for name in self.needs}
         hidden, embedding = tensors["hidden"], tensors["embedding"]
-        self._weights.check_width("hidden states", hidden, self._width)
-        self._weights.check_width("embeddings", embedding, self._width)
-        if (V := tensors["logits"].shape[-1]) < self._top:
-            raise InputError(
-                f"weights: {self._weights.path}: read {self._top} logits, the model has {V}"
-            )
+        self._check(hidden.shape[-1], tensors["logits"].shape[-1])
+        self._weights.check_width("embeddings", embedding.shape[-1], self._width)
         w = self._weights.on(hidden.device)
 
         def linear(name: str, x: Any) -> Any:

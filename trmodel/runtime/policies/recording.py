@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.messages import PeerReq
 from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.policies.options import OptionError, options_at, text
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.request import Batch, Request, StepResult
+
+_OPTIONS = "policy_options.options"
 
 
 class Recording(Policy):
@@ -27,7 +31,7 @@ class Recording(Policy):
     policy, options
         The other policy.
     folder
-        Where to write; it must exist.
+        Where to write; it must exist, and be without an earlier run's files when a server starts.
     """
 
     takes_routing = True
@@ -42,14 +46,32 @@ class Recording(Policy):
     ) -> None:
         from trmodel.runtime.policies.find import find_policy
 
-        if not Path(folder).is_dir():
-            raise ValueError(f"folder: {folder} is no folder")
-        self.inner = find_policy(policy, options or {}, transition_probability, committed_tokens)
+        if not Path(text("folder", folder)).is_dir():
+            raise OptionError("folder", f"{folder} is no folder")
+        options = {} if options is None else options
+        if not isinstance(options, Mapping):
+            raise OptionError("options", f"must be named options, got {options!r}")
+        self.inner = find_policy(
+            text("policy", policy),
+            options,
+            transition_probability,
+            committed_tokens,
+            where=_OPTIONS,
+        )
         self.needs, self.models = self.inner.needs, self.inner.models
         self.takes_routing = self.inner.takes_routing
         self._folder = Path(folder)
         self._file: TextIO | None = None
         self._scores: dict[int, float] = {}
+
+    def check_start(self, small: ModelFolder | None) -> None:
+        if there := sorted(path.name for path in self._folder.glob("*.jsonl")):
+            raise OptionError(
+                "folder",
+                f"{self._folder} has the steps of an earlier run, {there[0]}; name an empty one",
+            )
+        with options_at(_OPTIONS):
+            self.inner.check_start(small)
 
     def route(self, batch: Batch, result: StepResult) -> Any:
         inner = self.inner
@@ -80,7 +102,7 @@ class Recording(Policy):
             row["score"] = self._scores[request.id]
         if self._file is None:
             name = self._folder / f"{source}-{os.getpid()}.jsonl"
-            self._file = open(name, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+            self._file = open(name, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         self._file.write(json.dumps(row) + "\n")
         return kept

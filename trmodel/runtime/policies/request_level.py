@@ -8,6 +8,7 @@ from typing import Any
 
 from trmodel.runtime.policies.base import Policy
 from trmodel.runtime.policies.bernoulli import uniform
+from trmodel.runtime.policies.options import OptionError, number, text, whole
 from trmodel.runtime.request import Batch, Request, StepResult
 
 _KEY = "model"
@@ -33,7 +34,7 @@ class RequestLevel(Policy):
 
     Raises
     ------
-    ValueError
+    OptionError
         If no condition is given, or one makes no sense.
     """
 
@@ -47,13 +48,14 @@ class RequestLevel(Policy):
         above: float | None = None,
     ) -> None:
         if share is None and longer_than is None and score is None:
-            raise ValueError("share, longer_than or score: one of them is needed")
-        if share is not None and not 0.0 <= share <= 1.0:
-            raise ValueError(f"share: must be from 0 to 1, got {share}")
+            raise OptionError("share", "this, longer_than or score is needed")
         if (score is None) != (above is None):
-            raise ValueError("score, above: each needs the other")
-        self._share, self._longer_than, self._above = share, longer_than, above
-        self._score = None if score is None else _function(score)
+            missing = "score" if score is None else "above"
+            raise OptionError(missing, "score and above need each other")
+        self._share = None if share is None else number("share", share, 0.0, 1.0)
+        self._longer_than = None if longer_than is None else whole("longer_than", longer_than, 0)
+        self._above = None if above is None else number("above", above)
+        self._score = None if score is None else _function(text("score", score))
 
     def route(self, batch: Batch, result: StepResult) -> list[int]:
         if batch.model == 1:
@@ -83,7 +85,12 @@ class RequestLevel(Policy):
 
 def _function(name: str) -> Callable[[Sequence[int]], Any]:
     module, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(f"score: {name} is not of the form package.module:function")
-    function: Callable[[Sequence[int]], Any] = getattr(import_module(module), attribute)
+    if not module or not attribute:
+        raise OptionError("score", f"{name} is not of the form package.module:function")
+    try:
+        function: Callable[[Sequence[int]], Any] = getattr(import_module(module), attribute)
+    except Exception as error:  # whatever its module does
+        raise OptionError("score", f"{name} cannot be loaded: {error}") from error
+    if not callable(function):
+        raise OptionError("score", f"{name} is no function")
     return function

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.policies.options import OptionError, wholes
 from trmodel.runtime.request import Batch, Request, StepResult
+
+_PLACES = "models by their place: 0, 1, ..."
 
 
 class Scripted(Policy):
@@ -20,17 +23,15 @@ class Scripted(Policy):
 
     Raises
     ------
-    ValueError
+    OptionError
         If the script is empty, or something is not the place of a model.
     """
 
     def __init__(self, script: Sequence[int], drop_on_leaving: Sequence[int] = ()) -> None:
-        self.script = list(script)
-        if not self.script or not _places(self.script):
-            raise ValueError("the script must be a list of models by their place: 0, 1, ...")
-        if not _places(drop_on_leaving):
-            raise ValueError("drop_on_leaving must be a list of models by their place: 0, 1, ...")
-        self.drop_on_leaving = frozenset(drop_on_leaving)
+        self.script = wholes("script", script, _PLACES)
+        if not self.script:
+            raise OptionError("script", "must not be empty")
+        self.drop_on_leaving = frozenset(wholes("drop_on_leaving", drop_on_leaving, _PLACES))
         self.places = frozenset(self.script) | self.drop_on_leaving
 
     def route(self, batch: Batch, result: StepResult) -> list[int]:
@@ -40,7 +41,3 @@ class Scripted(Policy):
         self, request: Request, token_ids: list[int], source: int, destination: int
     ) -> list[int]:
         return [] if source != destination and source in self.drop_on_leaving else token_ids
-
-
-def _places(models: Sequence[int]) -> bool:
-    return all(type(j) is int and j >= 0 for j in models)

@@ -8,11 +8,11 @@ the score of its own step does not pass.
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
 from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.policies.options import number
 from trmodel.runtime.request import Batch, Request, StepResult
 
 
@@ -33,7 +33,7 @@ class ThresholdPolicy(Policy):
 
     Raises
     ------
-    ValueError
+    OptionError
         If the threshold is no finite number.
     """
 
@@ -42,11 +42,7 @@ class ThresholdPolicy(Policy):
     both_ways: bool = False
 
     def __init__(self, threshold: float) -> None:
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)):
-            raise ValueError(f"threshold: must be a number, got {threshold!r}")
-        if not math.isfinite(threshold):
-            raise ValueError(f"threshold: must be finite, got {threshold}")
-        self.threshold = float(threshold)
+        self.threshold = number("threshold", threshold)
 
     @property
     def above(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from trmodel.errors import InputError
+from trmodel.runtime.policies.options import OptionError, text
 
 Layout = Mapping[str, tuple[int | str, ...]]
 """Shapes by tensor; a name in place of a size stands for the same size wherever it appears."""
@@ -36,19 +36,19 @@ class RouterWeights:
 
     Raises
     ------
-    InputError
+    OptionError
         If it cannot be read or is no safetensors file.
     """
 
     def __init__(self, path: str, read: Callable[[Any, str], Any] | None = None) -> None:
         from safetensors import SafetensorError, safe_open
 
-        self.path = str(path)
+        self.path = text("weights", path)
         self._read = read or (lambda file, name: file.get_tensor(name))
         self._names: tuple[str, ...] = ()
         self._on: dict[Any, dict[str, Any]] = {}
         if not Path(self.path).is_file():
-            raise InputError(f"weights: {self.path}: there is no such file")
+            raise OptionError("weights", f"{self.path}: there is no such file")
         try:
             with safe_open(self.path, framework="np") as file:
                 names = list(file.keys())
@@ -57,9 +57,10 @@ class RouterWeights:
                 }
                 self.metadata: dict[str, str] = file.metadata() or {}
         except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"weights: {self.path}: is no safetensors file ({error}); docs/policies.md says "
-                "how to convert one of torch"
+            raise OptionError(
+                "weights",
+                f"{self.path}: is no safetensors file ({error}); docs/policies.md says "
+                "how to convert one of torch",
             ) from None
 
     def expect(self, layout: Layout, *, allowed: Collection[str] | None = None) -> dict[str, int]:
@@ -72,27 +73,29 @@ class RouterWeights:
 
         Raises
         ------
-        InputError
+        OptionError
             Naming the first tensor that is missing, too many, or of another shape.
         """
         sizes: dict[str, int] = {}
         for name, wanted in layout.items():
             shape = self.shapes.get(name)
             if shape is None:
-                raise InputError(f"weights: {self.path}: has no tensor {name}")
+                raise OptionError("weights", f"{self.path}: has no tensor {name}")
             known = [
                 size if isinstance(size, int) else sizes.setdefault(size, has)
                 for size, has in zip(wanted, shape, strict=False)
             ]
             if list(shape) != known or len(shape) != len(wanted):
                 needed = tuple(sizes.get(s, s) if isinstance(s, str) else s for s in wanted)
-                raise InputError(
-                    f"weights: {self.path}: {name} has shape {_shown(shape)}, "
-                    f"needed is {_shown(needed)}"
+                raise OptionError(
+                    "weights",
+                    f"{self.path}: {name} has shape {_shown(shape)}, needed is {_shown(needed)}",
                 )
         if allowed is not None:
             for name in self.shapes.keys() - layout.keys() - set(allowed):
-                raise InputError(f"weights: {self.path}: {name} belongs to another kind of router")
+                raise OptionError(
+                    "weights", f"{self.path}: {name} belongs to another kind of router"
+                )
         self._names = tuple(layout)
         return sizes
 
@@ -108,18 +111,17 @@ class RouterWeights:
                 }
         return self._on[device]
 
-    def check_width(self, what: str, tensor: Any, width: int) -> None:
+    def check_width(self, what: str, has: int, width: int) -> None:
         """Refuse a model that the router was not made for.
 
         Raises
         ------
-        InputError
-            If the tensor's last axis does not have this width.
+        OptionError
+            If what the model has is not of this width.
         """
-        if tensor.shape[-1] != width:
-            raise InputError(
-                f"weights: {self.path}: are for {what} of {width}, the model's has "
-                f"{tensor.shape[-1]}"
+        if has != width:
+            raise OptionError(
+                "weights", f"{self.path}: are for {what} of {width}, the small model's have {has}"
             )
 
 

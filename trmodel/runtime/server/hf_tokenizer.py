@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from itertools import product
@@ -10,6 +9,7 @@ from typing import Any
 
 from trmodel.documents import StrPath, shown
 from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.tokenizer import load_tokenizer
 from trmodel.runtime.engines.sglang.vocabulary import Vocabulary, read_vocabulary
 from trmodel.runtime.server.tokenizer import Decoder
 
@@ -38,19 +38,9 @@ class HfTokenizer:
     """
 
     def __init__(self, folder: StrPath, vocabulary: Vocabulary | None = None) -> None:
-        try:
-            from transformers import AutoTokenizer
-        except ImportError:
-            raise InputError(
-                "engine: real models need transformers; pip install 'trmodel[sglang]'"
-            ) from None
         vocabulary = vocabulary or read_vocabulary(folder)
         self.vocabulary, self.end_ids = vocabulary.size, tuple(sorted(vocabulary.end_ids))
-        try:
-            self._own: Any = AutoTokenizer.from_pretrained(os.fspath(folder), local_files_only=True)
-        except Exception as error:  # whatever is wrong with whichever of its files
-            why = shown(str(error).strip().split("\n")[0])
-            raise InputError(f"{shown(folder)}: its tokenizer cannot be read: {why}") from None
+        self._own = load_tokenizer(folder)
         added = self._own.added_tokens_decoder
         self._special = frozenset(id for id, token in added.items() if token.special)
         self.encode("")  # settles what is changed at the first use, before threads share it

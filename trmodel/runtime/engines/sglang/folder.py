@@ -57,6 +57,16 @@ class ModelFolder:
         """Tokens that it can attend to."""
         return self._number("max_position_embeddings")
 
+    @property
+    def hidden_size(self) -> int:
+        """Width of its hidden states."""
+        return self._number("hidden_size")
+
+    @property
+    def vocabulary(self) -> int:
+        """How many logits it has."""
+        return self._number("vocab_size")
+
     def kv_bytes_per_token(self, dtype: str) -> int:
         """Bytes that the cache of one token takes, keys and values of all layers."""
         config = self.config
