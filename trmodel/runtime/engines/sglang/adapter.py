@@ -20,8 +20,8 @@ from trmodel.runtime.engines.sglang import attention
 from trmodel.runtime.engines.sglang.options import EngineOptions
 from trmodel.runtime.engines.sglang.signatures import check_signatures
 
-_MOST_ROWS = 4
-"""New tokens of a request that are read like as many requests' single ones, on the CPU.
+_MOST_ROWS = 6
+"""New tokens, on average of the requests, that are read like as many requests' single ones, on CPUs.
 
 There a decode is faster than an extend, and `attend` reads every new token's context anyway; on a
 GPU an extend reads a request's cache once for all of them.
@@ -153,7 +153,7 @@ class Runner:
         One token each for requests that hold something is a decode, or as many as `_MOST_ROWS`
         says; all else is an extend.
         """
-        few = max(map(len, unseen)) <= self._most_rows and all(map(len, helds))
+        few = sum(map(len, unseen)) <= self._most_rows * len(helds) and all(map(len, helds))
         with self.torch.inference_mode():
             batch = (self._decode if few else self._extend)(helds, unseen)
             forward_batch = self._ForwardBatch.init_new(
