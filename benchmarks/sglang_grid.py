@@ -35,6 +35,8 @@ from trmodel.runtime.config import ServerConfig
 ERROR_BAR_PERCENT, REGRET_BAR_PERCENT = 8.0, 2.0
 CONTEXTS = (64, 256, 1024)
 """Of decode steps; runs have some hundreds of tokens, and extends are timed at the middle one."""
+PROFILE_S = 6.0
+"""Of every setting of the profile: the large model makes some twenty steps a second."""
 LONGEST = 2048
 """Of the tiny models: replies go on through a whole window, so that prompts are read before it."""
 
@@ -72,7 +74,9 @@ def main() -> None:
     config = make_config(given.models, max(given.N))
     kept = given.profile or Path(tempfile.mkdtemp()) / "measured.json"
     if not kept.exists():
-        made = measure_engines(config, max(given.N), contexts=CONTEXTS, name="sglang-tiny")
+        made = measure_engines(
+            config, max(given.N), contexts=CONTEXTS, seconds=PROFILE_S, name="sglang-tiny"
+        )
         kept.write_text(made.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
     settings: list[Setting] = [(N, (1, b)) for N in given.N for b in sorted({1, max(N // 2, 1), N})]
     random.Random(0).shuffle(settings)  # in no order: machines drift

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from numba import njit
 
 _HOMES = ("markov", "simulate")
-"""The packages that compile kernels."""
+"""The packages whose kernels call each other; the others' are by themselves, as numba wants it."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from trmodel.errors import InputError
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.plan import make_plan
 from trmodel.runtime.policies import Policy, ThresholdPolicy, find_policy
+from trmodel.runtime.policies.base import SmallModel
 from trmodel.runtime.policies.glimprouter import GlimpRouter
 from trmodel.runtime.policies.options import OptionError
 from trmodel.runtime.policies.r_stitch import RStitch
@@ -139,9 +139,9 @@ def test_a_server_does_not_add_to_the_recording_of_an_earlier_one(tmp_path):
 
 def test_what_a_recorded_policy_says_of_the_models_is_told(tmp_path, monkeypatch):
     def refuse(self, small):
-        raise OptionError("share", f"is not for {small.path}")
+        raise OptionError("share", f"is not for {small.hidden_size}")
 
     monkeypatch.setattr("trmodel.runtime.policies.request_level.RequestLevel.check_start", refuse)
     made = find_policy("recording", settings(tmp_path).policy_options, ROWS, ROWS)
-    with pytest.raises(InputError, match=r"^policy_options\.options\.share: is not for small$"):
-        made.check_start(ModelFolder("small"))
+    with pytest.raises(InputError, match=r"^policy_options\.options\.share: is not for 128$"):
+        made.check_start(SmallModel(128, 1024))

@@ -69,7 +69,8 @@ def gpus(tmp_path, monkeypatch):
 
 def test_a_folder_tells_its_sizes(folders):
     folder = ModelFolder(str(folders / "large"))
-    assert folder.weight_bytes == 9 * MIB
+    assert folder.weight_bytes("auto") == 9 * MIB
+    assert folder.weight_bytes("float32") == 18 * MIB
     assert folder.max_context == 2048
     assert folder.kv_bytes_per_token("auto") == 2 * 4 * 2 * 64 * 2
     assert folder.kv_bytes_per_token("float32") == 2 * folder.kv_bytes_per_token("bfloat16")
@@ -102,6 +103,14 @@ def test_models_of_one_gpu_share_its_memory(folders, gpus):
     per_token = 2 * ModelFolder(str(folders / "small")).kv_bytes_per_token("auto")
     assert plan.config.kv_tokens == (100 * MIB - int(0.1 * 100 * MIB) - 10 * MIB) // per_token
     assert {spec.engine["kv_tokens"] for spec in plan.specs} == {plan.config.kv_tokens}
+
+
+def test_more_tokens_than_a_gpu_has_room_for_are_refused(folders, gpus):
+    config = settings(folders, sglang={"device": "cuda"})
+    room = make_plan(config).config.kv_tokens
+    assert make_plan(config.model_copy(update={"kv_tokens": room})).config.kv_tokens == room
+    with pytest.raises(InfeasibleError, match=f"{room + 1} do not fit; .* room for {room}$"):
+        make_plan(config.model_copy(update={"kv_tokens": room + 1}))
 
 
 def test_models_on_gpus_of_their_own_hold_what_the_tighter_one_has_room_for(folders, gpus):

@@ -23,7 +23,7 @@ def subserver(
     """Run one model for a front end that 'trmodel serve' runs elsewhere.
 
     It may be started before the front end or after, and goes on when the front end is started
-    anew. SIGTERM or Ctrl-C ends it after the running step.
+    anew. SIGTERM or Ctrl-C ends it after the running step, or after three seconds.
     """
     settings = read_config(config)
     from trmodel.runtime.log import log_to_stderr

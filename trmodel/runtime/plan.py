@@ -11,8 +11,8 @@ from trmodel.errors import InputError, UsageError
 from trmodel.profile import LoadedProfile, build_system, load_profile
 from trmodel.runtime.addresses import addresses_of, make_folder
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.policies import Policy, find_policy
+from trmodel.runtime.policies.base import SmallModel
 from trmodel.runtime.policies.options import options_at
 from trmodel.runtime.spec import SubserverSpec
 from trmodel.runtime.table import Vectors, check_vectors
@@ -86,7 +86,7 @@ def make_plan(config: ServerConfig) -> Plan:
     config, real = _complete(config)
     loaded, system, policy = _system(config, real)
     with options_at("policy_options"):
-        policy.check_start(_small(config))
+        policy.check_start(_small(config, real))
     vectors = _first_vectors(config, loaded, system)
     folder = make_folder(config, system.models)
     specs = _specs(config, system, folder, real)
@@ -203,10 +203,13 @@ def _system(
     return loaded, system, policy
 
 
-def _small(config: ServerConfig) -> ModelFolder | None:
-    """Return the first model, which the weights of policies are for."""
-    models = list(config.models.values())
-    return ModelFolder(models[0].path) if models else None
+def _small(config: ServerConfig, real: RealModels | None) -> SmallModel | None:
+    if real is None:
+        return None
+    from trmodel.runtime.engines.sglang.folder import ModelFolder
+
+    first = next(iter(config.models.values()))
+    return SmallModel(ModelFolder(first.path).hidden_size, real.vocabulary.size)
 
 
 def _specs(

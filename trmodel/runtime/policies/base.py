@@ -14,11 +14,27 @@ entry point of the group ``trmodel.policies``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.messages import Kind, PeerReq
 from trmodel.runtime.request import Batch, Request, StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class SmallModel:
+    """The first model, which the weights of policies are for.
+
+    Attributes
+    ----------
+    hidden_size
+        Width of its hidden states.
+    vocabulary
+        Tokens that there are: it gives so many logits.
+    """
+
+    hidden_size: int
+    vocabulary: int
 
 
 class Policy:
@@ -46,13 +62,13 @@ class Policy:
     takes_routing: bool = False
     default_routing: str | None = None
 
-    def check_start(self, small: ModelFolder | None) -> None:
+    def check_start(self, small: SmallModel | None) -> None:
         """Say what is in the way, once before the processes of a server start.
 
         Parameters
         ----------
         small
-            The first model's folder; None where the engine has no weights.
+            None where the engine has no weights.
 
         Raises
         ------

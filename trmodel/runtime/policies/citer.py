@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies.base import SmallModel
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import RouterWeights, linear, norm
 from trmodel.runtime.request import Batch, StepResult
@@ -47,7 +47,7 @@ class Citer(ThresholdPolicy):
         sizes = self._weights.expect(LAYOUT, allowed={"mlp.1.num_batches_tracked"})
         self._width = sizes["d"]
 
-    def check_start(self, small: ModelFolder | None) -> None:
+    def check_start(self, small: SmallModel | None) -> None:
         if small is not None:
             self._weights.check_width("hidden states", small.hidden_size, self._width)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies.base import SmallModel
 from trmodel.runtime.policies.options import OptionError
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import RouterWeights
@@ -43,7 +43,7 @@ class CoLLM(ThresholdPolicy):
         sizes = self._weights.expect({self._head: ("rows", "d")})
         self._width, self._rows = sizes["d"], sizes["rows"]
 
-    def check_start(self, small: ModelFolder | None) -> None:
+    def check_start(self, small: SmallModel | None) -> None:
         if small is None:
             return
         self._weights.check_width("hidden states", small.hidden_size, self._width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from trmodel.runtime.engines.sglang.folder import ModelFolder
+from trmodel.runtime.policies.base import SmallModel
 from trmodel.runtime.policies.options import OptionError
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.policies.weights import Layout, RouterWeights, linear, norm
@@ -73,7 +73,7 @@ class R2R(ThresholdPolicy):
         layout |= norm("backbone.output_layer.0", width)
         return layout | linear("backbone.output_layer.1", 1, width)
 
-    def check_start(self, small: ModelFolder | None) -> None:
+    def check_start(self, small: SmallModel | None) -> None:
         if small is not None:
             self._check(small.hidden_size, small.vocabulary)
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from trmodel.runtime.engines.sglang.folder import ModelFolder
 from trmodel.runtime.messages import PeerReq
-from trmodel.runtime.policies.base import Policy
+from trmodel.runtime.policies.base import Policy, SmallModel
 from trmodel.runtime.policies.options import OptionError, options_at, text
 from trmodel.runtime.policies.threshold import ThresholdPolicy
 from trmodel.runtime.request import Batch, Request, StepResult
@@ -64,7 +63,7 @@ class Recording(Policy):
         self._file: TextIO | None = None
         self._scores: dict[int, float] = {}
 
-    def check_start(self, small: ModelFolder | None) -> None:
+    def check_start(self, small: SmallModel | None) -> None:
         if there := sorted(path.name for path in self._folder.glob("*.jsonl")):
             raise OptionError(
                 "folder",
@@ -102,7 +101,7 @@ class Recording(Policy):
             row["score"] = self._scores[request.id]
         if self._file is None:
             name = self._folder / f"{source}-{os.getpid()}.jsonl"
-            self._file = open(name, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
+            self._file = open(name, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         self._file.write(json.dumps(row) + "\n")
         return kept

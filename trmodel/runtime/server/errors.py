@@ -71,7 +71,7 @@ def refused(error: Busy) -> ApiError:
 def broken_off(reason: str) -> ApiError:
     """Say why a reply broke off: its own step failed, or the server cannot go on."""
     for who in ("policy", "engine"):
-        if reason.startswith(f"the {who} failed"):  # trying again would not help
+        if reason.startswith(f"the {who} failed"):
             return ApiError(500, f"the reply broke off: {reason}", code=f"{who}_failed")
     return ApiError(503, f"the reply broke off: {reason}", code="unavailable")
 

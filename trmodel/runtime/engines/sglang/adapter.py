@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trmodel.errors import InputError
 from trmodel.runtime.engines.sglang import attention
 from trmodel.runtime.engines.sglang.options import EngineOptions
 from trmodel.runtime.engines.sglang.signatures import check_signatures
 
-_MOST_ROWS = 6
-"""New tokens, on average of the requests, that are read like as many requests' single ones, on CPUs.
+_MOST_ROWS, _SPARED = 6, 4e6
+"""Short extends as decodes, on the CPU: up to so many new tokens on average, and so much more work.
 
-There a decode is faster than an extend, and `attend` reads every new token's context anyway; on a
-GPU an extend reads a request's cache once for all of them.
+A decode reads every new token's context by itself, which for a few is what an extend takes as well,
+and computes the logits of every place. The work is in products of numbers: what an extend takes
+longer otherwise, 0.4 ms or so, at what a core does.
 """
 
 
@@ -101,9 +103,12 @@ class Runner:
         self._sampling = SamplingParams(temperature=0, max_new_tokens=1)
         self._capture = CaptureHiddenMode.LAST if hidden else CaptureHiddenMode.NULL
         self._sampling_infos: dict[int, Any] = {}
-        self._most_rows = _MOST_ROWS if options.device == "cpu" else 1
         self._model = _load(options, rows, hidden, rank, port)
         self.device = self._model.device
+        types = {self._model.dtype, self._model.kv_cache_dtype}
+        by_rows = options.device == "cpu" and types == {torch.float32}
+        self._most_rows = _MOST_ROWS if by_rows else 1
+        self._most_spared = _SPARED / (self.vocabulary * self._model.model_config.hidden_size)
         self._pool = self._model.req_to_token_pool
         self._slots = self._model.token_to_kv_pool_allocator
         self._tree = TreeCacheNamespace(
@@ -150,12 +155,14 @@ class Runner:
     def forward(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> Pass:
         """Let each request read its unseen tokens, at least one, and give what comes next.
 
-        One token each for requests that hold something is a decode, or as many as `_MOST_ROWS`
-        says; all else is an extend.
+        One token each for requests that hold something is a decode, and so may be a few; all else
+        is an extend.
         """
-        few = sum(map(len, unseen)) <= self._most_rows * len(helds) and all(map(len, helds))
         with self.torch.inference_mode():
-            batch = (self._decode if few else self._extend)(helds, unseen)
+            if all(map(len, helds)) and self._few(len(helds), sum(map(len, unseen))):
+                batch = self._decode(helds, unseen)
+            else:
+                batch = self._extend(helds, unseen)
             forward_batch = self._ForwardBatch.init_new(
                 batch,
                 self._model,
@@ -170,6 +177,10 @@ class Runner:
         for held, ids in zip(helds, unseen, strict=True):
             held.token_ids.extend(ids)
         return Pass(logits, states)
+
+    def _few(self, requests: int, new: int) -> bool:
+        more = new - requests
+        return not more or (new <= self._most_rows * requests and more <= self._most_spared)
 
     def occupy(self, helds: Sequence[Held], unseen: Sequence[Sequence[int]]) -> None:
         """Hold tokens without reading them: what their slots have is left over, or nothing.
@@ -280,6 +291,12 @@ def _load(options: EngineOptions, rows: int, hidden: bool, rank: int, port: int)
         server_args=arguments,
     )
     runner.alloc_memory_pool()
+    if options.device == "cuda" and runner.max_total_num_tokens < (options.kv_tokens or 0):
+        # Nothing would be left for graphs and activations.
+        raise InputError(
+            f"{options.path}: GPU {gpu} has room for {runner.max_total_num_tokens} tokens, not the "
+            f"{options.kv_tokens} planned: something else has its memory; or give fewer kv_tokens"
+        )
     runner.init_attention_backends()
     runner.init_cuda_graphs()  # without graphs this still makes the eager runner
     return runner

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmodel.runtime.engines.sglang.attention_kernel import attend
-
 NAME = "trmodel_cpu"
 
 
@@ -21,13 +19,20 @@ def register() -> None:
     from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
     from torch.nn.functional import scaled_dot_product_attention
 
+    from trmodel.runtime.engines.sglang.attention_kernel import attend
+
+    def in_place(*arguments: Any) -> None:
+        *tensors, scale = arguments
+        given: Any = (*(one.numpy() for one in tensors), scale)
+        attend(*given)
+
     class Backend(TorchNativeAttnBackend):
         def _run_sdpa_forward_decode(self, *tensors: Any, **how: Any) -> Any:
             query, *arrays, encoder_lens = tensors
             single = all(one.dtype == torch.float32 for one in tensors[:4])
             if not single or not _is_common(encoder_lens, how):
                 return super()._run_sdpa_forward_decode(*tensors, **how)
-            _attend(query.contiguous(), *arrays, how["scaling"])
+            in_place(query.contiguous(), *arrays, how["scaling"])
             return arrays[0]
 
         def _run_sdpa_forward_extend(self, *tensors: Any, **how: Any) -> Any:
@@ -59,13 +64,7 @@ def register() -> None:
     register_attention_backend(NAME)(Backend)
     # What is compiled is compiled now, not at the first request.
     one, row = torch.zeros(1, 1, 1), torch.zeros(1, dtype=torch.int64)
-    _attend(one, one, one, one, torch.zeros(1, 1, dtype=torch.int32), row, row + 1, 1.0)
-
-
-def _attend(*arguments: Any) -> None:
-    *tensors, scale = arguments
-    given: Any = (*(one.numpy() for one in tensors), scale)
-    attend(*given)
+    in_place(one, one, one, one, torch.zeros(1, 1, dtype=torch.int32), row, row + 1, 1.0)
 
 
 def _is_common(encoder_lens: Any, how: dict[str, Any]) -> bool:

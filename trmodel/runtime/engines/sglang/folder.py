@@ -38,9 +38,8 @@ class ModelFolder:
             raise InputError(f"{path}: must hold a model's settings")
         return found
 
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of all its weights, as they are stored.
+    def weight_bytes(self, dtype: str) -> int:
+        """Bytes of all its weights, once loaded.
 
         Raises
         ------
@@ -50,7 +49,7 @@ class ModelFolder:
         total = sum(file.stat().st_size for file in Path(self.path).glob("*.safetensors"))
         if not total:
             raise InputError(f"{self.path}: has no weights, *.safetensors")
-        return total
+        return total * self._bytes(dtype) // self._bytes("auto")
 
     @property
     def max_context(self) -> int:
@@ -62,21 +61,21 @@ class ModelFolder:
         """Width of its hidden states."""
         return self._number("hidden_size")
 
-    @property
-    def vocabulary(self) -> int:
-        """How many logits it has."""
-        return self._number("vocab_size")
-
     def kv_bytes_per_token(self, dtype: str) -> int:
         """Bytes that the cache of one token takes, keys and values of all layers."""
         config = self.config
         heads = self._number("num_attention_heads")
         width = config.get("head_dim") or self._number("hidden_size") // heads
         kv_heads = config.get("num_key_value_heads") or heads
+        numbers = 2 * self._number("num_hidden_layers") * int(kv_heads) * int(width)
+        return numbers * self._bytes(dtype)
+
+    def _bytes(self, dtype: str) -> int:
+        """Bytes of one number; ``auto`` is the type of the weights as they are stored."""
         if dtype == "auto":
-            dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
-        each = _BYTES.get(dtype.removeprefix("torch."), 2)
-        return 2 * self._number("num_hidden_layers") * int(kv_heads) * int(width) * each
+            stored = self.config.get("dtype") or self.config.get("torch_dtype")
+            dtype = str(stored or "bfloat16").removeprefix("torch.")
+        return _BYTES.get(dtype, 2)
 
     def _number(self, key: str) -> int:
         value = self.config.get(key)

@@ -76,7 +76,7 @@ def _on_gpu(config: ServerConfig) -> bool:
 
 def _memory(folder: ModelFolder, dtype: str) -> Memory:
     return Memory(
-        weight_bytes=folder.weight_bytes,
+        weight_bytes=folder.weight_bytes(dtype),
         kv_bytes_per_token=folder.kv_bytes_per_token(dtype),
         provenance=Provenance(method="derived", source=f"{folder.path}: sizes and config.json"),
     )
@@ -110,7 +110,7 @@ def check_settings(config: ServerConfig) -> None:
     if _on_gpu(config):
         return
     for name, model in config.models.items():
-        if model.gpu:
+        if "gpu" in model.model_fields_set:
             raise InputError(
                 f"models.{name}.gpu: there is none with device: cpu; leave it out (cores say "
                 "where it runs)"
@@ -156,13 +156,16 @@ def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
         if model.kv_tokens is not None:
             bounds.append((model.kv_tokens, f"models.{name}.kv_tokens"))
     context = min([config.max_context, *(bound for bound, _ in bounds)])
-    tokens = config.kv_tokens
-    if tokens is None:
-        if _on_gpu(config):
-            routing = _everywhere(tuple(config.models))
-            tokens = capacity(machine, routing, context=context).tokens
-        else:
-            tokens = min(config.max_live * context, _CPU_TOKENS)
+    if _on_gpu(config):
+        room = capacity(machine, _everywhere(tuple(config.models)), context=context).tokens
+        if config.kv_tokens is not None and config.kv_tokens > room:
+            raise InfeasibleError(
+                f"kv_tokens: {config.kv_tokens} do not fit; beside weights and workspace_fraction "
+                f"the GPUs have room for {room}"
+            )
+    else:
+        room = min(config.max_live * context, _CPU_TOKENS)
+    tokens = config.kv_tokens or room
     if tokens < 2:
         raise InfeasibleError("the models' caches have no room left for a request")
     bounds.append((tokens, "the models' caches hold no more (kv_tokens)"))

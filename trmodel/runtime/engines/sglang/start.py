@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from trmodel.errors import InputError
+from trmodel.runtime.engines.sglang.gpus import VISIBLE, visible_gpus
 from trmodel.runtime.engines.sglang.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -78,8 +79,11 @@ def prepare(options: EngineOptions) -> None:
     if options.cores:
         os.sched_setaffinity(0, options.cores)  # they are there: the plan says
     if options.device == "cuda":
-        # Numbers of GPUs are those of nvidia-smi, by which the memory was planned.
-        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        # Numbers of GPUs are those of nvidia-smi, by which the memory was planned; SGLang takes
+        # them for numbers where it looks whether GPUs reach each other.
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        if VISIBLE in os.environ:
+            os.environ[VISIBLE] = ",".join(gpu.index for gpu in visible_gpus())
     else:
         from trmodel.runtime.engines.sglang.environment import prepare_cpu
 
