@@ -24,7 +24,7 @@
 #     python scripts/make_tiny_models.py build/models
 #     python notebooks/04_predicted_measured_sglang.py --remeasure build/models
 #
-# in an environment of `make sglang-cpu` it measures again first, which takes five minutes.
+# in an environment of `make sglang-cpu` it measures again first, which takes ten minutes.
 
 # %%
 # %matplotlib inline
@@ -37,7 +37,7 @@ import matplotlib.pyplot as plt
 from trmodel.profile import load_profile
 from trmodel.report import comparison_figure, save_figure
 from trmodel.runtime.bench.results import read_points
-from trmodel.runtime.bench.validate import run_context, validate
+from trmodel.runtime.bench.validate import validate
 
 # A script knows where it is; a notebook starts in its own folder.
 HERE = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()
@@ -131,10 +131,9 @@ steps = [
     }
     for model, overhead, factor in zip(profile.profile.models, overheads, slow_down, strict=True)
 ]
-contexts = {(point["N"], tuple(point["B"])): run_context(point) for point in points}
 rows = [
-    {"N": row["N"], "B": row["B"], "context": contexts[row["N"], row["B"]]} | row
-    for row in found.point_rows()
+    {"N": row["N"], "B": row["B"], "context": point.context} | row
+    for point, row in zip(found.points, found.point_rows(), strict=True)
 ]
 lines = [
     "# SGLang: predicted and measured",

@@ -100,6 +100,7 @@ def validate(
                 _throughput(system, B, by),
                 _throughput(with_own_latencies(real, point), B, by),
                 by,
+                tokens,
             )
         )
         if progress:

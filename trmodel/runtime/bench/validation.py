@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from trmodel.profile.context import Context
     from trmodel.report import Measurement
 
 
@@ -26,6 +27,8 @@ class ValidatedPoint:
         differs from ``predicted_tok_s`` is the machine's doing since the profile was measured.
     interval_percent
         Half width of the measurement's confidence interval.
+    context
+        Of the predictions, in tokens; None for the profile's.
     """
 
     N: int
@@ -36,6 +39,7 @@ class ValidatedPoint:
     nominal_tok_s: float
     own_tok_s: float
     method: str
+    context: Context | None = None
 
     @property
     def error_percent(self) -> float:
