@@ -119,6 +119,7 @@ def _fit(cells: FloatArray, i: int, engines: FloatArray) -> Beyond:
     low = np.concatenate([np.zeros(3), own[seen]])
     high = np.concatenate([np.full(3, np.inf), np.full(len(seen), MOST_SLOWED)])
     found = lsq_linear(rows * root[:, None], (whole - table) * root, (low, high)).x
+    found = found.round(9)  # what is at a bound comes out a little above
     share = own.copy()
     share[seen] = found[3:]
     share[i] = 0.0
