@@ -110,6 +110,11 @@ for ranking in found.rankings:
         f"N = {ranking.N}: Kendall tau {ranking.kendall_tau:.2f}, best {ranking.best_measured}, "
         f"predicted {ranking.best_predicted}, regret {ranking.regret_percent:.1f} %"
     )
+of_setting = {}
+for point in found.points:
+    of_setting.setdefault((point.N, point.B), []).append(point.measured_tok_s)
+drift = max(100.0 * (max(several) / min(several) - 1.0) for several in of_setting.values())
+print(f"runs of one setting differ by up to {drift:.0f} %")
 assert found.mean_error_percent <= 8.0
 
 # %% [markdown]
@@ -157,7 +162,8 @@ lines = [
     "",
     f"Mean absolute error {found.mean_error_percent:.1f} %, largest "
     f"{found.max_error_percent:.1f} %; with the runs' own step times "
-    f"{found.mean_own_error_percent:.1f} % on average.",
+    f"{found.mean_own_error_percent:.1f} % on average. Runs of one setting differ by up to "
+    f"{drift:.0f} % in measured throughput: the machine drifts, from the profile's time on.",
     "",
     *table(found.ranking_rows()),
     "",
