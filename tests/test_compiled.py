@@ -25,6 +25,7 @@ def test_every_kernel_is_compiled_here():
     """Or its source would have to be watched as well."""
     package = Path(trmodel.compiled.__file__).parent
     users = [p for p in package.rglob("*.py") if "trmodel.compiled import" in p.read_text("utf-8")]
-    assert {p.parent.name for p in users} == {"markov", "simulate"}
+    alone = {"attention_kernel.py"}  # calls no other: numba sees when its file changed
+    assert {p.parent.name for p in users if p.name not in alone} == {"markov", "simulate"}
     numba = [p for p in package.rglob("*.py") if "numba import" in p.read_text("utf-8")]
     assert [p.name for p in numba] == ["compiled.py"]

@@ -14,7 +14,7 @@ class Ending(ByteTokenizer):
 
     end_ids = (0,)
 
-    def encode_chat(self, messages):
+    def encode_chat(self, messages, settings):
         raise InputError("the models have no chat template")
 
 

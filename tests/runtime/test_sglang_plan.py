@@ -105,6 +105,22 @@ def test_models_of_one_gpu_share_its_memory(folders, gpus):
     assert {spec.engine["kv_tokens"] for spec in plan.specs} == {plan.config.kv_tokens}
 
 
+@pytest.mark.parametrize("of_model", [False, True])
+def test_caches_beyond_the_machine_and_below_a_request_are_refused(folders, of_model):
+    def planned(tokens):
+        models = {name: {"path": str(folders / name)} for name in ("small", "large")}
+        if of_model:
+            models["large"]["kv_tokens"] = tokens
+            return make_plan(settings(folders, models=models))
+        return make_plan(settings(folders, kv_tokens=tokens))
+
+    with pytest.raises(InfeasibleError, match=r"^kv_tokens: the models' caches take .* GiB, the"):
+        planned(10**12)
+    with pytest.raises(InfeasibleError, match=r"^there is no room for a request: 1 tokens, .*kv_t"):
+        planned(1)
+    assert planned(2).config.max_context == 2
+
+
 def test_more_tokens_than_a_gpu_has_room_for_are_refused(folders, gpus):
     config = settings(folders, sglang={"device": "cuda"})
     room = make_plan(config).config.kv_tokens

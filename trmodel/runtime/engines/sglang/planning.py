@@ -166,13 +166,30 @@ def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
     else:
         room = min(config.max_live * context, _CPU_TOKENS)
     tokens = config.kv_tokens or room
-    if tokens < 2:
-        raise InfeasibleError("the models' caches have no room left for a request")
+    if not _on_gpu(config):
+        _check_memory(config, tokens)
     bounds.append((tokens, "the models' caches hold no more (kv_tokens)"))
     least, why = min(bounds, key=lambda bound: bound[0])
+    if least < 2:
+        raise InfeasibleError(f"there is no room for a request: {least} tokens, {why}")
     if least < config.max_context:
         log.warning("max_context: %d tokens, not %d: %s", least, config.max_context, why)
     return config.model_copy(update={"max_context": min(context, tokens), "kv_tokens": tokens})
+
+
+def _check_memory(config: ServerConfig, tokens: int) -> None:
+    """Refuse caches that are larger than the machine; a GPU's are checked on the GPU as well."""
+    caches = sum(
+        (model.kv_tokens or tokens)
+        * ModelFolder(model.path).kv_bytes_per_token(config.sglang.dtype)
+        for model in config.models.values()
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if caches > memory:
+        raise InfeasibleError(
+            f"kv_tokens: the models' caches take {caches / 2**30:.3g} GiB, the machine has "
+            f"{memory / 2**30:.3g}"
+        )
 
 
 def _everywhere(names: tuple[str, ...]) -> Routing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from textwrap import shorten
 from typing import Any
 
 from trmodel.documents import StrPath, shown
@@ -26,5 +27,5 @@ def load_tokenizer(folder: StrPath) -> Any:
     try:
         return AutoTokenizer.from_pretrained(os.fspath(folder), local_files_only=True)
     except Exception as error:  # whatever is wrong with whichever of its files
-        why = shown(str(error).strip().split("\n")[0])
+        why = shown(shorten(str(error), 200, placeholder=" ..."))
         raise InputError(f"{shown(folder)}: its tokenizer cannot be read: {why}") from None
