@@ -111,11 +111,13 @@ class Front:
         self._watcher.start()
 
     def _launch(self, i: int) -> None:
+        spec = msgspec.structs.replace(self._specs[i], parent=os.getpid())
         process = subprocess.Popen(
-            [sys.executable, "-m", "trmodel.runtime.subserver"], stdin=subprocess.PIPE
+            # All that it needs is in the spec; the name is for who looks at the list of processes.
+            [sys.executable, "-m", "trmodel.runtime.subserver", spec.names[i]],
+            stdin=subprocess.PIPE,
         )
         assert process.stdin is not None
-        spec = msgspec.structs.replace(self._specs[i], parent=os.getpid())
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(spec))
             process.stdin.close()
