@@ -7,7 +7,6 @@ the full grid of them.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from scipy.sparse import csr_array
 from trmodel.arrays import FloatArray, IndexArray, IntArray
 from trmodel.errors import LimitError, UsageError
 from trmodel.launch import shown_vector
+from trmodel.machine import memory_bytes
 from trmodel.markov.expand import LACKS_STATES, expand, insert_all, insert_start
 from trmodel.markov.transitions import Splits
 from trmodel.system import RoutedSystem
@@ -57,7 +57,7 @@ class Limits:
                 f"max_states: must be a whole number from 1 to {_MOST_STATES:,}, got {states}"
             )
         needed = states * _BYTES_PER_STATE / 1e9
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+        there = memory_bytes() / 1e9
         if needed > there:
             raise LimitError(
                 f"max_states: a chain of {states:,} states needs about {needed:.1f} GB, this "

@@ -15,6 +15,7 @@ import numpy as np
 from trmodel._version import __version__
 from trmodel.arrays import FloatArray
 from trmodel.documents import parse_document
+from trmodel.machine import memory_bytes
 from trmodel.profile import Profile, load_profile
 from trmodel.profile.build import choose_routing
 from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown
@@ -200,7 +201,7 @@ def _provenance(timings: Iterable[Timing], where: str) -> Provenance:
 def _hardware(like: Hardware, config: ServerConfig) -> Hardware:
     note = machine()
     if config.sglang.device == "cpu" or config.engine != "sglang":
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        memory = memory_bytes() / 2**30
         note += f"; {os.cpu_count()} cores of {_processor()}, {memory:.0f} GiB of memory"
     if pinned := [
         f"{name} on {', '.join(map(str, model.cores))}"

@@ -39,7 +39,7 @@ class ValidatedPoint:
     nominal_tok_s: float
     own_tok_s: float
     method: str
-    context: Context | None = None
+    context: Context | None
 
     @property
     def error_percent(self) -> float:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Sequence
 
 from trmodel.errors import InfeasibleError, InputError
+from trmodel.machine import memory_bytes
 from trmodel.profile import LoadedProfile
 from trmodel.profile.capacity import capacity
 from trmodel.profile.schema import Hardware, Memory, ModelProfile, Profile
@@ -165,9 +166,8 @@ def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
             )
     else:
         room = min(config.max_live * context, _CPU_TOKENS)
+        _check_memory(config, machine, config.kv_tokens or room)
     tokens = config.kv_tokens or room
-    if not _on_gpu(config):
-        _check_memory(config, tokens)
     bounds.append((tokens, "the models' caches hold no more (kv_tokens)"))
     least, why = min(bounds, key=lambda bound: bound[0])
     if least < 2:
@@ -177,14 +177,14 @@ def limits(config: ServerConfig, machine: LoadedProfile) -> ServerConfig:
     return config.model_copy(update={"max_context": min(context, tokens), "kv_tokens": tokens})
 
 
-def _check_memory(config: ServerConfig, tokens: int) -> None:
+def _check_memory(config: ServerConfig, machine: LoadedProfile, tokens: int) -> None:
     """Refuse caches that are larger than the machine; a GPU's are checked on the GPU as well."""
     caches = sum(
-        (model.kv_tokens or tokens)
-        * ModelFolder(model.path).kv_bytes_per_token(config.sglang.dtype)
-        for model in config.models.values()
+        (config.models[model.name].kv_tokens or tokens) * model.memory.kv_bytes_per_token
+        for model in machine.profile.models
+        if model.memory is not None
     )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = memory_bytes()
     if caches > memory:
         raise InfeasibleError(
             f"kv_tokens: the models' caches take {caches / 2**30:.3g} GiB, the machine has "
