@@ -8,6 +8,9 @@ the model predicts from that profile, at the routing frequencies and the context
 bar: the mean error is at most 8 %, and the advised thresholds give at most 2 % less than the best
 measured.
 
+The speed of a machine drifts within minutes. So profile and points are measured in rounds, in
+turns, and the settings of every round in another order: what drifts does so under both.
+
 It needs an environment of `make sglang-cpu`. Points and profile are kept with `-o` and `--profile`
 and not measured again; `--json` writes the comparison.
 """
@@ -26,7 +29,7 @@ from typing import Any
 from executor_grid import P, Setting, measured, report
 
 from trmodel.profile import load_profile
-from trmodel.runtime.bench.engine_profile import measure_engines
+from trmodel.runtime.bench.engine_profile import SHARE, EngineMeasurements
 from trmodel.runtime.bench.loop import PROMPT
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.validate import validate
@@ -35,8 +38,9 @@ from trmodel.runtime.config import ServerConfig
 ERROR_BAR_PERCENT, REGRET_BAR_PERCENT = 8.0, 2.0
 CONTEXTS = (64, 256, 1024)
 """Of decode steps; runs have some hundreds of tokens, and extends are timed at the middle one."""
-PROFILE_S = 6.0
-"""Of every setting of the profile: the large model makes some twenty steps a second."""
+PROFILE_S = 3.0
+"""Of every setting of the profile, in each round."""
+WARM_UP_S = 1.0
 LONGEST = 2048
 """Of the tiny models: replies go on through a whole window, so that prompts are read before it."""
 
@@ -64,32 +68,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", type=Path, help="folder of the models small and large")
     parser.add_argument("--N", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--seconds", type=float, default=12.0, help="of every point")
-    parser.add_argument("--rounds", type=int, default=3, help="points of each setting")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of every point")
+    parser.add_argument("--rounds", type=int, default=5, help="of profile and points")
     parser.add_argument("-o", type=Path, help="file of measured points")
     parser.add_argument("--profile", type=Path, help="file of the measured profile")
     parser.add_argument("--json", type=Path, help="file of the comparison")
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     config = make_config(given.models, max(given.N))
-    kept = given.profile or Path(tempfile.mkdtemp()) / "measured.json"
-    if not kept.exists():
-        made = measure_engines(
-            config, max(given.N), contexts=CONTEXTS, seconds=PROFILE_S, name="sglang-tiny"
-        )
-        kept.write_text(made.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
+    folder = Path(tempfile.mkdtemp())
+    kept, file = given.profile or folder / "measured.json", given.o or folder / "points.jsonl"
+    own = None if kept.exists() else EngineMeasurements(config, max(given.N), CONTEXTS)
     settings: list[Setting] = [(N, (1, b)) for N in given.N for b in sorted({1, max(N // 2, 1), N})]
-    random.Random(0).shuffle(settings)  # in no order: machines drift
     points: list[dict[str, Any]] = []
-    with running(config) as target:
-        points = measured(
-            target,
-            settings,
-            given.seconds,
-            given.o,
-            rounds=given.rounds,
-            reply_tokens=LONGEST - len(PROMPT),
-        )
+    for number in range(1, given.rounds + 1):
+        if own is not None:
+            own.time_engines(PROFILE_S / SHARE)
+        with running(config) as target:
+            if own is not None:
+                own.time_executor(target, PROFILE_S, WARM_UP_S)
+            random.Random(number).shuffle(settings)
+            points = measured(target, settings, given.seconds, file, number, LONGEST - len(PROMPT))
+    if own is not None:
+        made = own.profile("sglang-tiny")
+        kept.write_text(made.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
     found = validate(points, load_profile(kept), context="run")
     report(found)
     if given.json is not None:

@@ -178,6 +178,21 @@ def test_at_another_context_an_extend_is_longer_by_as_much_as_a_decode_step():
     assert set(further.status) == {"interpolated"}
 
 
+def test_an_extend_grows_with_the_context_as_its_table_says():
+    moving = decode_table([1, 8], [[20.0, 27.0], [24.0, 39.0]], context_tokens=[512, 2512])
+    growing = {**EXTEND, "context_tokens": 512, "context_growth": [1.0, 3.0, 6.5]}
+    large = two_models(extend=growing).profile.models[1].model_copy(update={"decode": moving})
+
+    def extend(context, new):
+        return model_steps(large, 8, (context, context), handed_over=1.0, new_tokens=new)
+
+    for new, growth in [(3.0, 3.0), (5.0, 4.0), (10.0, 6.5), (12.0, 6.5)]:
+        listed, further = extend(512, new), extend(1512, new)
+        longer = growth * np.linspace(2.0, 6.0, 8)
+        assert further.latency_ms == pytest.approx(listed.latency_ms + longer)
+        assert f"listed for 512 and {growth:g} times the difference" in " ".join(further.notes)
+
+
 HANDOFF = {
     "latency_ms": 1.5,
     "pairs": [{"source": "m1", "destination": "m0", "latency_ms": 4.0}],

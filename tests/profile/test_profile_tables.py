@@ -118,6 +118,11 @@ PAIR = {"source": "a", "destination": "b", "latency_ms": 1}
          [f"{EXTEND}.latency_ms: 1 numbers of new tokens are listed, got 2 rows of latencies"]),
         ("models.0.extend.latency_ms", [[1], [2, 3]],
          [f"{EXTEND}.latency_ms[0]: 2 batch sizes are listed, got 1 latencies"]),
+        ("models.0.extend.context_growth", [1.0],
+         [f"{EXTEND}.context_growth: has 1 numbers, one is needed for each of 2 numbers of new "
+          "tokens"]),
+        ("models.0.extend.context_growth", [1.0, -1.0],
+         [f"{EXTEND}.context_growth[1]: must be at least 0, got -1.0"]),
         ("models.0.extend.batch", [2, 3],
          [f"{EXTEND}.batch[0]: the first batch size must be 1, got 2"]),
         ("models.0.extend.status", [["measured"]] * 2,

@@ -18,11 +18,12 @@ from trmodel.runtime.bench.engine_profile import measure_engines
 from trmodel.runtime.bench.engine_tables import (
     PAIR_TRIES,
     PASSES,
+    Tables,
     Timing,
     batches_up_to,
     choose_grid,
     contexts_up_to,
-    slow_downs,
+    time_slow_downs,
     time_tables,
 )
 from trmodel.runtime.bench.engine_times import GROWTH, Times
@@ -42,9 +43,14 @@ def test_contexts_reach_the_largest_and_no_two_are_far_apart():
 
 def test_a_grid_fits_into_the_room_there_is():
     grid = choose_grid([1, 2, 4], 300)
-    assert grid.contexts[-1] + 1 + GROWTH <= 300
-    assert grid.middle + 2 * max(grid.new_tokens) + GROWTH <= 300
-    assert choose_grid([1], 300, [30, 10], [1, 5, 3]).new_tokens == (3, 5)
+    assert grid.new_tokens == (2, 4, 8, 32)
+    assert grid.contexts[-1] + 2 * max(grid.new_tokens) + GROWTH <= 300
+    given = choose_grid([1], 300, [10, 50, 30], [1, 5, 3])
+    assert (given.new_tokens, given.middle, given.above) == ((3, 5), 30, 50)
+    two = choose_grid([1], 300, [10, 250])
+    assert (two.middle, two.above, two.new_tokens) == (10, 250, (2, 4, 8))
+    one = choose_grid([1], 300, [10])
+    assert (one.middle, one.above) == (10, 10)
     with pytest.raises(UsageError, match="there is room for 300"):
         choose_grid([1], 300, contexts=[280])
     with pytest.raises(UsageError, match="there is room for 300"):
@@ -83,7 +89,7 @@ class Law:
 
     @staticmethod
     def step_ms(batch, context, new):
-        return 5.0 + batch + 0.01 * context + (2.0 + batch * new if new > 1 else 0.0)
+        return 5.0 + batch + 0.01 * context * new**0.5 + (2.0 + batch * new if new > 1 else 0.0)
 
     def time(self, batch, context, new, seconds):
         slow = self.slowed if Law.busy not in (None, self) else 1.0
@@ -96,12 +102,18 @@ class Law:
         Law.busy = None
 
 
+def tables_of(engine, grid, done=lambda: None):
+    passes = {}
+    time_tables(engine, grid, 0.1, done, passes)
+    return Tables.of(grid, passes)
+
+
 def test_tables_hold_each_step_under_its_batch_context_and_new_tokens():
     grid = choose_grid([1, 2, 4], 2048, contexts=[100, 200, 700], new_tokens=[3, 9])
     done = []
-    tables = time_tables(Law(), grid, 0.1, lambda: done.append(None))
-    assert grid.cells == 3 * (3 + 2)
-    assert len(done) == PASSES * grid.cells
+    tables = tables_of(Law(), grid, lambda: done.append(None))
+    assert len(set(grid.cells)) == len(grid.cells) == 3 * (3 + 2) + 2
+    assert len(done) == PASSES * len(grid.cells)
     decode = decode_table(tables, "here")
     assert decode.contexts == (100, 200, 700)
     expected = [[Law.step_ms(b, c, 1) for b in (1, 2, 4)] for c in (100, 200, 700)]
@@ -111,17 +123,37 @@ def test_tables_hold_each_step_under_its_batch_context_and_new_tokens():
     assert extend.new_tokens == (1, 3, 9), "a step that reads one token is a decode"
     expected = [[Law.step_ms(b, 200, k) for b in (1, 2, 4)] for k in (1, 3, 9)]
     assert np.array(extend.latency_ms) == pytest.approx(np.array(expected))
-    one = time_tables(Law(), choose_grid([1], 500, [100], []), 0.1, lambda: None)
+    assert extend.context_growth == (1.0, *(pytest.approx(k**0.5, abs=1e-3) for k in (3, 9)))
+    one = tables_of(Law(), choose_grid([1], 500, [100], []))
     assert decode_table(one, "here").context_tokens == 100
     assert extend_table(one, "here") is None
 
 
+def test_growth_with_context_is_between_none_and_that_of_every_token_by_itself():
+    grid = choose_grid([1], 500, [50, 100, 200], [2, 4])
+
+    def growth(decode_ms, extend_ms):
+        found = {cell: [Times([7.0] * 4, [0.1] * 4)] for cell in grid.cells}
+        found[1, 200, 1] = [Times([7.0 + decode_ms] * 4, [0.1] * 4)]
+        found[1, 200, 4] = [Times([7.0 + extend_ms] * 4, [0.1] * 4)]
+        return Tables.of(grid, found).growth[4]
+
+    assert growth(1.0, 2.5) == pytest.approx(2.5)
+    assert growth(1.0, 9.0) == 4.0
+    assert growth(1.0, -1.0) == 0.0
+    assert growth(-0.1, 2.0) == 1.0, "nothing to compare with"
+    alone = choose_grid([1], 500, [100], [2, 4])
+    assert extend_table(tables_of(Law(), alone), "here").context_growth == (1.0, 1.0, 1.0)
+
+
 def test_slow_downs_are_of_each_model_beside_each_other():
     grid = choose_grid([1, 2], 500, contexts=[100])
-    found = slow_downs([Law(1.25), Law(2.0)], grid, 0.1, lambda: None)
+    found = {}
+    for _ in range(2):
+        time_slow_downs([Law(1.25), Law(2.0)], grid, 0.1, lambda: None, found)
     assert {pair: pytest.approx(tries) for pair, tries in found.items()} == {
-        (0, 1): [1.25] * PAIR_TRIES,
-        (1, 0): [2.0] * PAIR_TRIES,
+        (0, 1): [1.25] * 2 * PAIR_TRIES,
+        (1, 0): [2.0] * 2 * PAIR_TRIES,
     }
 
 
@@ -235,11 +267,14 @@ def test_the_replay_engine_measured_directly_is_what_it_replays():
         2,
         contexts=[64],
         new_tokens=[2],
-        seconds=1.5,
+        seconds=0.75,
         warm_up=0.5,
+        rounds=2,
         progress=lambda done, of: told.append((done, of)),
     )
     assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
+    with pytest.raises(UsageError, match="rounds: must be at least 1"):
+        measure_engines(config, 2, rounds=0)
     for model, latency in zip(profile.models, (6.0, 27.9), strict=True):
         # Longer on a machine that is busy with something else, never shorter.
         assert latency <= min(model.decode.latency_ms) < 1.5 * latency

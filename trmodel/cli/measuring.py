@@ -60,6 +60,15 @@ def measure(
         ),
     ] = 3.0,
     warm_up: WarmUpOption = 1.0,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            "--rounds",
+            min=1,
+            help="With sglang: how often all of it is measured, engines and executor in turns.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = 1,
     contexts: Annotated[
         str | None,
         typer.Option(
@@ -109,8 +118,10 @@ def measure(
     if settings is not None and engine is not None:
         settings = settings.model_copy(update={"engine": engine.value})
     direct = settings is not None and settings.engine == "sglang"
-    if not direct and (contexts or new_tokens):
-        raise UsageError("--contexts, --new-tokens: only sglang engines are timed directly")
+    if not direct and (contexts or new_tokens or rounds > 1):
+        raise UsageError(
+            "--contexts, --new-tokens, --rounds: only sglang engines are timed directly"
+        )
     if direct and like:
         raise UsageError("--like: with sglang machine, memory and routing are those of --config")
     if settings is None and like is None:
@@ -126,6 +137,7 @@ def measure(
                 new_tokens=whole_numbers(new_tokens, "--new-tokens") if new_tokens else None,
                 seconds=seconds,
                 warm_up=warm_up,
+                rounds=rounds,
                 name=name,
                 progress=progress,
             )

@@ -88,7 +88,8 @@ def _extend_steps(
     """Return extends of one model at a context; ``decode`` are its decode steps there.
 
     An extend table holds at one context. At another one an extend is taken to be longer by as much
-    as a decode step of the same batch is: both read the cache once.
+    as a decode step of the same batch is, times the table's growth, which is linear between the
+    listed new tokens: 1 where both read the cache once, k where each of k new tokens reads it.
     """
     table = model.extend
     assert table is not None
@@ -101,13 +102,18 @@ def _extend_steps(
     if not moved:
         return extend
     listed_decode = step_latency(model.decode, sizes, at)
+    growth = 1.0
+    if table.context_growth is not None:
+        growth = float(np.interp(new_tokens, table.new_tokens, table.context_growth))
     tokens = " to ".join(map(str, sorted({*context})))
     note = (
-        f"{model.name}, extend: context {tokens}: the latencies listed for {listed} and the "
-        "difference between decode steps there and here"
+        f"{model.name}, extend: context {tokens}: the latencies listed for {listed} and "
+        f"{'' if growth == 1.0 else f'{growth:.3g} times '}the difference between decode steps "
+        "there and here"
     )
+    longer = growth * (decode.latency_ms - listed_decode.latency_ms)
     return StepLatency(
-        np.maximum(extend.latency_ms + decode.latency_ms - listed_decode.latency_ms, 0.0),
+        np.maximum(extend.latency_ms + longer, 0.0),
         np.maximum(extend.quality, np.maximum(decode.quality, INTERPOLATED)),
         (*extend.notes, note),
     )

@@ -248,6 +248,12 @@ class ExtendTable(StepTable):
         default=None,
         description="Cached tokens of every request when timed; null if unknown.",
     )
+    context_growth: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = Field(
+        default=None,
+        description="For each of the new_tokens, how many times as much as a decode step of the "
+        "same batch such a step grows with the context. All 1 when left out: both read the cache "
+        "once.",
+    )
     status: StatusRows | None = Field(
         default=None,
         description="For each latency, whether it was measured, interpolated or extrapolated by "
@@ -256,6 +262,19 @@ class ExtendTable(StepTable):
     provenance: Provenance = Field(description="Where the latencies come from.")
 
     _new_tokens = field_validator("new_tokens")(_check_increasing)
+
+    @field_validator("context_growth")
+    @classmethod
+    def _one_for_each(
+        cls, growth: tuple[float, ...] | None, info: ValidationInfo
+    ) -> tuple[float, ...] | None:
+        new_tokens = info.data.get("new_tokens")
+        if growth is not None and new_tokens is not None and len(growth) != len(new_tokens):
+            raise ValueError(
+                f"has {len(growth)} numbers, one is needed for each of {len(new_tokens)} "
+                "numbers of new tokens"
+            )
+        return growth
 
     @field_validator("latency_ms")
     @classmethod

@@ -164,6 +164,7 @@ def extend_table(tables: Tables, where: str) -> ExtendTable | None:
         new_tokens=new,
         latency_ms=tuple(tuple(_rounded(cells[k, b]) for b in grid.batches) for k in new),
         context_tokens=grid.middle,
+        context_growth=tuple(round(growth, 3) for growth in (1.0, *tables.growth.values())),
         provenance=_provenance(tables.extend.values(), where),
     )
 

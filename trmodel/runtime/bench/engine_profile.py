@@ -7,6 +7,9 @@ Nothing is counted twice:
 - the *overhead* is what a whole step of the running executor takes beyond all that
   (`trmodel.runtime.bench.engine_overhead`);
 - *handoffs* last from the end of that whole step until the request is in the other queue.
+
+All of it may be measured in several rounds. A machine drifts; in rounds it does so under the tables
+as under the executor, with which they are compared.
 """
 
 from __future__ import annotations
@@ -15,21 +18,26 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
+from trmodel.errors import UsageError
 from trmodel.profile import Profile
 from trmodel.runtime.bench.engine_document import base_of, profile_of
 from trmodel.runtime.bench.engine_process import EngineProcess
 from trmodel.runtime.bench.engine_tables import (
     PASSES,
+    Cell,
+    Factors,
+    Grid,
     Tables,
     batches_up_to,
     choose_grid,
-    slow_downs,
+    time_slow_downs,
     time_tables,
 )
-from trmodel.runtime.bench.engine_times import Ready
+from trmodel.runtime.bench.engine_times import Ready, Times
 from trmodel.runtime.bench.loop import PROMPT, REPLY_TOKENS
 from trmodel.runtime.bench.running import running
-from trmodel.runtime.bench.steps import measure_steps, settings
+from trmodel.runtime.bench.steps import StepMeasurements, measure_steps, settings
+from trmodel.runtime.bench.target import Target
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.plan import make_plan
 
@@ -46,6 +54,7 @@ def measure_engines(
     new_tokens: Sequence[int] | None = None,
     seconds: float = 3.0,
     warm_up: float = 1.0,
+    rounds: int = 1,
     name: str = "measured",
     progress: Progress | None = None,
 ) -> Profile:
@@ -60,50 +69,141 @@ def measure_engines(
     contexts, new_tokens
         What the tables list; see `trmodel.runtime.bench.engine_tables.choose_grid`.
     seconds, warm_up
-        Of every setting of the running executor, besides the reading of prompts; an entry of a
-        table takes an eighth.
+        Of every setting of the running executor in each round, besides the reading of prompts; an
+        entry of a table takes an eighth.
+    rounds
+        How often all of it is measured.
     progress
         Called with what is done and all there is.
 
     Raises
     ------
+    UsageError
+        If there are to be no rounds.
     TrmodelError
         One of its subclasses: the file is wrong, an engine cannot be loaded or fails, or there
         were too few steps.
     """
-    config = config.model_copy(update={"max_live": largest, "thresholds": "eager"})
-    plan = make_plan(config)
-    if plan.folder is not None:
-        shutil.rmtree(plan.folder, ignore_errors=True)  # the executor makes its own
-    base, routing = base_of(plan)
-    starting_s = plan.config.transport.starting_s or 60.0
-    with ExitStack() as ended:
-        engines = [
-            ended.enter_context(closing(EngineProcess(spec, starting_s))) for spec in plan.specs
-        ]
-        ready = [engine.ready() for engine in engines]
-        room = _room(plan.config, ready, largest)
-        grid = choose_grid(batches_up_to(largest), room, contexts, new_tokens)
-        sizes = sorted({1, grid.middle_batch, largest})
-        M = len(engines)
-        step = _Steps(progress, M * PASSES * grid.cells + M * (M - 1) + len(settings(sizes, M)))
-        tables = [time_tables(engine, grid, seconds / SHARE, step) for engine in engines]
-        factors = slow_downs(engines, grid, seconds / SHARE, step)
-    # The context of the extends: what is measured next is compared with them.
-    prompt = (PROMPT * (room // len(PROMPT) + 1))[: min(grid.middle, room // 2)]
-    reading_s = len(prompt) * sum(map(_token_s, tables))
-    with running(config) as target:
-        found = measure_steps(
+    if rounds < 1:
+        raise UsageError(f"rounds: must be at least 1, got {rounds}")
+    found = EngineMeasurements(config, largest, contexts, new_tokens)
+    step = _Steps(progress, rounds)
+    for _ in range(rounds):
+        found.time_engines(seconds / SHARE, step)
+        with running(found.config) as target:
+            found.time_executor(target, seconds, warm_up, step)
+    return found.profile(name)
+
+
+class EngineMeasurements:
+    """Rounds of measurements: the engines first, then the executor, as often as one likes.
+
+    Parameters
+    ----------
+    config, largest, contexts, new_tokens
+        As `measure_engines`.
+
+    Attributes
+    ----------
+    config
+        The server that is to run as executor.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        largest: int,
+        contexts: Sequence[int] | None = None,
+        new_tokens: Sequence[int] | None = None,
+    ) -> None:
+        self.config = config.model_copy(update={"max_live": largest, "thresholds": "eager"})
+        self._largest, self._asked = largest, (contexts, new_tokens)
+        self._plan = make_plan(self.config)
+        if self._plan.folder is not None:
+            shutil.rmtree(self._plan.folder, ignore_errors=True)  # the executor makes its own
+        self._base, self._routing = base_of(self._plan)
+        self._ready: list[Ready] = []
+        self._grid: Grid | None = None
+        self._passes: list[dict[Cell, list[Times]]] = [{} for _ in self._plan.specs]
+        self._factors: Factors = {}
+        self._steps = StepMeasurements(self._plan.names)
+
+    def time_engines(self, seconds: float, done: _Steps | None = None) -> None:
+        """Time every entry of the tables for so long, the engines in processes of their own."""
+        done = done or _Steps(None, 1)
+        plan, M = self._plan, len(self._plan.specs)
+        starting_s = plan.config.transport.starting_s or 60.0
+        with ExitStack() as ended:
+            engines = [
+                ended.enter_context(closing(EngineProcess(spec, starting_s))) for spec in plan.specs
+            ]
+            self._ready = [engine.ready() for engine in engines]
+            self._grid = grid = self._grid or choose_grid(
+                batches_up_to(self._largest), self._room, *self._asked
+            )
+            runs = len(settings(self._sizes(grid), M))
+            done.expect(M * PASSES * len(grid.cells) + M * (M - 1) + runs)
+            for engine, passes in zip(engines, self._passes, strict=True):
+                time_tables(engine, grid, seconds, done, passes)
+            time_slow_downs(engines, grid, seconds, done, self._factors)
+
+    def time_executor(
+        self, target: Target, seconds: float, warm_up: float, done: _Steps | None = None
+    ) -> None:
+        """Measure whole steps and handoffs of the running executor, after the engines."""
+        grid, tables = self._timed()
+        # The context of the extends: what is measured here is compared with them.
+        prompt = (PROMPT * (self._room // len(PROMPT) + 1))[: min(grid.middle, self._room // 2)]
+        reading_s = len(prompt) * sum(map(_token_s, tables))
+        measure_steps(
             target,
-            largest,
+            self._largest,
             seconds=seconds,
             warm_up=lambda N: warm_up + N * reading_s,
-            sizes=sizes,
-            reply_tokens=min(REPLY_TOKENS, room - len(prompt)),
+            sizes=self._sizes(grid),
+            reply_tokens=min(REPLY_TOKENS, self._room - len(prompt)),
             prompt=prompt,
-            progress=lambda done, of: step(),
+            into=self._steps,
+            progress=None if done is None else lambda *_: done(),
         )
-    return profile_of(plan, base, routing, ready, tables, factors, found, name)
+
+    def profile(self, name: str) -> Profile:
+        """Make the profile document of all rounds so far.
+
+        Raises
+        ------
+        TrmodelError
+            If the executor made too few steps.
+        """
+        _, tables = self._timed()
+        return profile_of(
+            self._plan,
+            self._base,
+            self._routing,
+            self._ready,
+            tables,
+            self._factors,
+            self._steps,
+            name,
+        )
+
+    def _timed(self) -> tuple[Grid, list[Tables]]:
+        grid = self._grid
+        if grid is None:
+            raise UsageError("the engines come first: time_engines")
+        return grid, [Tables.of(grid, passes) for passes in self._passes]
+
+    @property
+    def _room(self) -> int:
+        """Tokens that each of so many requests may hold."""
+        capacities = [one.kv_capacity for one in self._ready if one.kv_capacity is not None]
+        config = self._plan.config
+        if config.kv_tokens is not None:
+            capacities.append(config.kv_tokens)
+        return min([config.max_context, *(tokens // self._largest for tokens in capacities)])
+
+    def _sizes(self, grid: Grid) -> list[int]:
+        return sorted({1, grid.middle_batch, self._largest})
 
 
 def _token_s(tables: Tables) -> float:
@@ -115,18 +215,14 @@ def _token_s(tables: Tables) -> float:
 class _Steps:
     """Counts what is done, for a progress bar."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
+    def __init__(self, progress: Progress | None, rounds: int) -> None:
+        self._progress, self._rounds, self._total, self._done = progress, rounds, 0, 0
+
+    def expect(self, in_a_round: int) -> None:
+        """Say how much there is to do in each round."""
+        self._total = self._rounds * in_a_round
 
     def __call__(self) -> None:
         self._done += 1
         if self._progress:
             self._progress(self._done, self._total)
-
-
-def _room(config: ServerConfig, ready: Sequence[Ready], largest: int) -> int:
-    """Tokens that each of so many requests may hold."""
-    capacities = [one.kv_capacity for one in ready if one.kv_capacity is not None]
-    if config.kv_tokens is not None:
-        capacities.append(config.kv_tokens)
-    return min([config.max_context, *(tokens // largest for tokens in capacities)])

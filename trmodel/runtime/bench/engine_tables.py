@@ -22,7 +22,9 @@ SHORTEST_CONTEXT = 64
 PASSES = 3
 """Over all entries of a table, so that what disturbs some seconds disturbs one of three times."""
 PAIR_TRIES = 5
-Factors = Mapping[tuple[int, int], Sequence[float]]
+Cell = tuple[int, int, int]
+"""Batch, context and new tokens of the steps of one entry."""
+Factors = dict[tuple[int, int], list[float]]
 """By models (i, j): how many times as long steps of i took while j ran, once for each try."""
 
 
@@ -35,8 +37,8 @@ class Grid:
     batches, contexts
         Of decode steps: every batch at every context.
     new_tokens
-        Of extends, from 2 on, in every batch at the middle context. A step that reads one token is
-        a decode.
+        Of extends, from 2 on, in every batch at the middle context, and in the middle one at the
+        context above. A step that reads one token is a decode.
     """
 
     batches: tuple[int, ...]
@@ -49,14 +51,22 @@ class Grid:
         return self.contexts[(len(self.contexts) - 1) // 2]
 
     @property
+    def above(self) -> int:
+        """The context above the middle, if there is one; else the middle."""
+        return self.contexts[min((len(self.contexts) + 1) // 2, len(self.contexts) - 1)]
+
+    @property
     def middle_batch(self) -> int:
         """The middle batch size."""
         return self.batches[len(self.batches) // 2]
 
     @property
-    def cells(self) -> int:
-        """Entries of all tables of one model."""
-        return len(self.batches) * (len(self.contexts) + len(self.new_tokens))
+    def cells(self) -> tuple[Cell, ...]:
+        """What is timed of one model."""
+        extends = [(b, self.middle, k) for k in self.new_tokens for b in self.batches]
+        if self.above > self.middle:
+            extends += [(self.middle_batch, self.above, k) for k in self.new_tokens]
+        return (*((b, c, 1) for c in self.contexts for b in self.batches), *extends)
 
 
 @dataclass(frozen=True)
@@ -116,11 +126,36 @@ class Tables:
         By context and batch.
     extend
         By new tokens and batch, at the grid's middle context.
+    growth
+        By new tokens: how many times as much as a decode extends grow with the context, as between
+        the middle and the one above, in the middle batch; 1 if decodes do not.
     """
 
     grid: Grid
     decode: dict[tuple[int, int], Timing]
     extend: dict[tuple[int, int], Timing]
+    growth: dict[int, float]
+
+    @classmethod
+    def of(cls, grid: Grid, passes: Mapping[Cell, Sequence[Times]]) -> Tables:
+        """Summarise the passes over all entries."""
+        timings = {cell: Timing.of(passes[cell]) for cell in grid.cells}
+        middle, above, batch = grid.middle, grid.above, grid.middle_batch
+
+        def longer(new: int) -> float:
+            ends = (timings[batch, context, new].mean_ms for context in (above, middle))
+            return next(ends) - next(ends)
+
+        growth = dict.fromkeys(grid.new_tokens, 1.0)
+        if above > middle and longer(1) > 0.0:
+            # At most, every new token reads the context by itself.
+            growth = {k: min(max(longer(k) / longer(1), 0.0), float(k)) for k in growth}
+        return cls(
+            grid,
+            {(c, b): timing for (b, c, k), timing in timings.items() if k == 1},
+            {(k, b): t for (b, c, k), t in timings.items() if k > 1 and c == middle},
+            growth,
+        )
 
 
 def contexts_up_to(most: int) -> tuple[int, ...]:
@@ -170,12 +205,15 @@ def choose_grid(
         If a request would have to hold more.
     """
     room = longest - GROWTH
-    chosen = contexts_up_to(room - 2 * NEW_TOKENS[0]) if contexts is None else sorted(set(contexts))
-    grid = Grid(tuple(batches), tuple(chosen), ())
-    fitting = [k for k in NEW_TOKENS if grid.middle + 2 * k <= room]
-    new = fitting if new_tokens is None else new_tokens
-    grid = replace(grid, new_tokens=tuple(sorted(set(new) - {1})))
-    needed = max(chosen[-1] + 1, grid.middle + 2 * max(grid.new_tokens, default=0)) + GROWTH
+    new = NEW_TOKENS if new_tokens is None else tuple(sorted(set(new_tokens) - {1}))
+    if contexts is None:
+        most = max((k for k in new if 4 * k <= room), default=0)
+        contexts = contexts_up_to(room - 2 * most)
+    grid = Grid(tuple(batches), tuple(sorted(set(contexts))), new)
+    if new_tokens is None:
+        grid = replace(grid, new_tokens=tuple(k for k in new if grid.above + 2 * k <= room))
+    most = max(grid.new_tokens, default=0)
+    needed = max(grid.contexts[-1] + 1, grid.above + 2 * most) + GROWTH
     if needed > longest:
         raise UsageError(
             f"contexts, new_tokens: {needed} tokens are needed for each of {max(batches)} "
@@ -185,8 +223,12 @@ def choose_grid(
 
 
 def time_tables(
-    engine: EngineProcess, grid: Grid, seconds: float, done: Callable[[], None]
-) -> Tables:
+    engine: EngineProcess,
+    grid: Grid,
+    seconds: float,
+    done: Callable[[], None],
+    into: dict[Cell, list[Times]],
+) -> None:
     """Time every entry of one model's tables, in `PASSES` over them.
 
     Parameters
@@ -195,37 +237,32 @@ def time_tables(
         For each entry, all passes together; more where steps take long.
     done
         Called after each entry of each pass.
+    into
+        To which the passes are added.
     """
-    cells = [(b, c, 1) for c in grid.contexts for b in grid.batches]
-    cells += [(b, grid.middle, k) for k in grid.new_tokens for b in grid.batches]
-    found: dict[tuple[int, int, int], list[Times]] = {cell: [] for cell in cells}
     for _ in range(PASSES):
-        for cell in cells:
-            found[cell].append(engine.time(*cell, seconds / PASSES))
+        for cell in grid.cells:
+            into.setdefault(cell, []).append(engine.time(*cell, seconds / PASSES))
             done()
-    timings = {cell: Timing.of(passes) for cell, passes in found.items()}
-    return Tables(
-        grid,
-        {(c, b): timing for (b, c, k), timing in timings.items() if k == 1},
-        {(k, b): timing for (b, _, k), timing in timings.items() if k > 1},
-    )
 
 
-def slow_downs(
-    engines: Sequence[EngineProcess], grid: Grid, seconds: float, done: Callable[[], None]
-) -> Factors:
-    """Return how much longer steps of each model are while another runs.
+def time_slow_downs(
+    engines: Sequence[EngineProcess],
+    grid: Grid,
+    seconds: float,
+    done: Callable[[], None],
+    into: Factors,
+) -> None:
+    """Find how much longer steps of each model are while another runs.
 
     Decode steps at the middle batch and context: alone and beside the other in turns, so that a
-    machine that drifts does not matter.
+    machine that drifts does not matter. ``into`` is what the tries are added to.
     """
     batch = grid.middle_batch
-    found: dict[tuple[int, int], list[float]] = {}
     for i, j in permutations(range(len(engines)), 2):
         for _ in range(PAIR_TRIES):
             alone = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
             with engines[j].running(batch, grid.middle):
                 beside = Timing.of([engines[i].time(batch, grid.middle, 1, seconds)])
-            found.setdefault((i, j), []).append(beside.mean_ms / alone.mean_ms)
+            into.setdefault((i, j), []).append(beside.mean_ms / alone.mean_ms)
         done()
-    return found

@@ -14,6 +14,7 @@ request joins the other's queue, without those of more than ten times the median
 from __future__ import annotations
 
 import platform
+import random
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -310,6 +311,7 @@ def measure_steps(
     models = target.stats().models
     found = StepMeasurements(models) if into is None else into
     todo = settings(sizes or sizes_up_to(largest), len(models))
+    random.Random(len(found.points)).shuffle(todo)  # in no order: machines drift
     for done, (N, B) in enumerate(todo, start=1):
         for _ in range(MOST_TRIES):
             found.add(
