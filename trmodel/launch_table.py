@@ -55,7 +55,8 @@ class LaunchTable:
         The unit of ``remaining``.
     waiting, running, remaining
         (S, M): requests in each queue, sizes of the running batches (0: idle) and their remaining
-        work in grid units, before anything is launched.
+        work in grid units, before anything is launched. Of an idle model, what waking it will add
+        to its next step: always the same, but 0 where it has just completed a batch.
     launches
         (S, M): how many of the waiting requests each model starts.
 
@@ -77,15 +78,16 @@ class LaunchTable:
         columns = (self.waiting, self.running, self.remaining, self.launches)
         if any(c.shape != (len(self.waiting), len(self.models)) for c in columns):
             raise InputError("launch rule: every column needs a value for each state and model")
+        waking = np.where(self.running == 0, self.remaining, 0)
         impossible = {
             f"waiting and running requests must be {self.N}": (
                 (self.waiting + self.running).sum(axis=1) != self.N
             ),
             "more is launched than waits": (self.launches > self.waiting).any(axis=1),
             "a busy model launches": ((self.launches > 0) & (self.running > 0)).any(axis=1),
-            "an idle model has remaining work": ((self.running == 0) & (self.remaining > 0)).any(
-                axis=1
-            ),
+            "an idle model takes longer to wake than in other states": (
+                (waking > 0) & (waking < waking.max(axis=0, initial=0))
+            ).any(axis=1),
             "nothing runs": (self.launches + self.running).sum(axis=1) == 0,
         }
         problems = [
@@ -112,7 +114,8 @@ class LaunchTable:
         waiting, running
             Requests in each queue, and sizes of the running batches (0: idle).
         remaining_ms
-            Remaining work of each batch in milliseconds, run alone; 0 where none runs.
+            Remaining work of each batch in milliseconds, run alone. Where none runs, what waking
+            the model takes (`RoutedSystem.wake_ms`), or 0 if it has just completed a batch.
 
         Raises
         ------

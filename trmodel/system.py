@@ -16,6 +16,9 @@ routed to a model independently of the others.
   occupies no model. The exact chain does not have it; simulation and executor do.
 - ``slow_down[S, i]``, s_i(S): while exactly the models of the bit mask S run, a step of model i
   takes s_i(S) times as long (contention for shared GPUs; 1 for models on GPUs of their own).
+- ``wake_ms[i]``, w_i: how much longer than L_i(b) a step of model i takes where the model was idle
+  before (its threads are woken, its caches and clocks are cold). A model that starts in the very
+  moment in which its last batch completed was not idle.
 - ``grid_ms``: the time unit of the chain; a latency is rounded to a whole number of them.
 
 A *threshold vector* B = (B_0, ..., B_{M-1}) says how many requests must wait at an idle model
@@ -49,6 +52,7 @@ from trmodel.system_checks import (
     slow_downs,
     square_matrix,
     token_problems,
+    wakes,
 )
 
 DEFAULT_GRID_MS = 0.1
@@ -91,6 +95,8 @@ class RoutedSystem:
         Index or name of the phase that opens a new reply, or None.
     handoff_ms
         (M, M) delays in milliseconds between models; None for none.
+    wake_ms
+        (M,) milliseconds that a step of a model which was idle takes longer; None for none.
 
     Raises
     ------
@@ -110,6 +116,7 @@ class RoutedSystem:
     phases: tuple[Phase, ...] = ()
     restart: int | None = None
     handoff_ms: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
+    wake_ms: FloatArray = field(default_factory=lambda: np.zeros(1))
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def __init__(
@@ -127,6 +134,7 @@ class RoutedSystem:
         phases: Sequence[Phase] = (),
         restart: int | str | None = None,
         handoff_ms: ArrayLike | None = None,
+        wake_ms: ArrayLike | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
         problems: list[str] = []
@@ -159,9 +167,10 @@ class RoutedSystem:
             restart = entry_index(restart, stage_names, problems, "restart")
         slowness = slow_downs(slow_down, M, problems)
         delay = delays(handoff_ms, M, problems)
+        wake = wakes(wake_ms, M, problems)
         if problems or P is None or C is None or latency is None:
             raise InputError(problems)
-        for array in (P, C, latency, slowness, delay):
+        for array in (P, C, latency, slowness, delay, wake):
             array.setflags(write=False)
         values = {
             "models": names,
@@ -176,6 +185,7 @@ class RoutedSystem:
             "phases": stages,
             "restart": restart,
             "handoff_ms": delay,
+            "wake_ms": wake,
             "warnings": tuple(warnings),
         }
         for name, value in values.items():
@@ -216,14 +226,22 @@ class RoutedSystem:
         """Step latencies as whole multiples of ``grid_ms``, shape (M, N)."""
         return np.rint(self.latency_ms / self.grid_ms).astype(np.int64)
 
+    @cached_property
+    def wake_units(self) -> IntArray:
+        """What waking takes as whole multiples of ``grid_ms``, shape (M,)."""
+        return np.rint(self.wake_ms / self.grid_ms).astype(np.int64)
+
     @property
     def grid_error_percent(self) -> float:
-        """Largest relative change, in percent, that rounding to the grid makes to a latency.
+        """Largest relative change, in percent, that rounding to the grid makes to a step.
 
-        Where requests add times that are not whole units, the bound of half a unit.
+        Of models that were idle before and of those that were not. Where requests add times that
+        are not whole units, the bound of half a unit.
         """
-        rounded = self.latency_units * self.grid_ms
-        error = float(np.max(np.abs(rounded / self.latency_ms - 1.0)) * 100.0)
+        rounded, exact = self.latency_units * self.grid_ms, self.latency_ms
+        woken = rounded + self.wake_units[:, None] * self.grid_ms
+        changes = rounded / exact - 1.0, woken / (exact + self.wake_ms[:, None]) - 1.0
+        error = float(np.max(np.abs(changes)) * 100.0)
         added = self.added_ms / self.grid_ms
         for u in np.flatnonzero(np.abs(added - np.rint(added)) > 1e-9):
             shortest = self.latency_ms[self.phase_model[u]].min() + self.added_ms[u]
@@ -284,6 +302,7 @@ class RoutedSystem:
             ),
             restart=stages.index(self.restart) if self.restart in stages else None,
             handoff_ms=self.handoff_ms[np.ix_(keep, keep)],
+            wake_ms=self.wake_ms[keep],
             warnings=(*self.warnings, warning) if len(keep) < self.M else self.warnings,
         )
 

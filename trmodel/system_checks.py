@@ -200,6 +200,25 @@ def delays(handoff_ms: ArrayLike | None, M: int, problems: list[str]) -> FloatAr
     return table
 
 
+def wakes(wake_ms: ArrayLike | None, M: int, problems: list[str]) -> FloatArray:
+    """Return the (M,) times that waking takes, or note what is wrong with them."""
+    if wake_ms is None:
+        return np.zeros(M)
+    try:
+        values = np.array(wake_ms, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (M,):
+        problems.append(f"wake_ms: must be {M} numbers, one for each model")
+        return np.zeros(M)
+    problems += [
+        f"wake_ms[{i}]: must be from 0 to {MAX_LATENCY_MS:g} ms, got {value:g}"
+        for i, value in enumerate(values)
+        if not 0.0 <= value <= MAX_LATENCY_MS
+    ]
+    return values
+
+
 def entry_index(
     entry: int | str, names: Sequence[str], problems: list[str], path: str = "entry"
 ) -> int:

@@ -84,6 +84,8 @@ def model_facts(model: ModelProfile) -> str:
         lines.append(f"batches padded to: {_listed(model.decode.padded_batches)}")
     if model.overhead is not None:
         lines.append(f"overhead: {model.overhead.value_ms:g} ms, added to every step")
+    if model.wake is not None:
+        lines.append(f"wake: {model.wake.value_ms:g} ms, added to a step if idle before")
     return "\n".join(lines)
 
 
@@ -97,6 +99,7 @@ def sources(model: ModelProfile) -> str:
         "decode": model.decode,
         "extend": model.extend,
         "overhead": model.overhead,
+        "wake": model.wake,
         "memory": model.memory,
     }
     return "\n".join(

@@ -3,7 +3,8 @@
 Thresholds look only at the queue of one model. A *launch rule* in general sees the whole server
 each time a batch has completed and its requests have joined their queues. Such a moment is a
 *decision state* (k, b, r): requests waiting, size and remaining work of the running batch of each
-model, as in `trmodel.markov.transitions` but before any launch. An *action* says for each idle
+model, as in `trmodel.markov.transitions` but before any launch: r_i of an idle model is 0 if it has
+just completed, and w_i if it has been idle. An *action* says for each idle
 model how many of its k_i waiting requests start now:
 
 - ``all``: none, or as many as one batch takes, m_i = min(k_i, largest batch);
@@ -50,8 +51,8 @@ class Decisions:
     Attributes
     ----------
     k, b, r
-        (S, M): waiting requests, running batch and its remaining work in grid units, before any
-        launch. State 0 is the start.
+        (S, M): waiting requests, running batch and its remaining work in grid units (of an idle
+        model, what waking it will add), before any launch. State 0 is the start.
     first_action
         (S + 1,): the actions of state s are ``first_action[s]`` up to ``first_action[s + 1]``.
     launches
@@ -95,7 +96,8 @@ def enumerate_decisions(
         If they outgrow ``limits`` or a state does not fit into 62 bits.
     """
     M, N = system.M, system.N
-    largest = [(N,) * M, system.max_batch, tuple(system.latency_units.max(axis=1))]
+    work = system.latency_units.max(axis=1) + system.wake_units
+    largest = [(N,) * M, system.max_batch, tuple(work)]
     sizes = [int(value) + 1 for row in largest for value in row]
     if prod(sizes).bit_length() > _KEY_BITS:
         raise LimitError(
@@ -104,7 +106,7 @@ def enumerate_decisions(
         )
     strides = np.cumprod([1, *sizes[:-1]]).reshape(3, M)
     store = _Store(M, limits)
-    store.keys[0] = N * strides[0, system.entry]
+    store.keys[0] = N * strides[0, system.entry] + strides[2] @ system.wake_units
     insert_all(store.keys[:1], store.table)
     rule = (
         np.array(sizes).reshape(3, M),
@@ -112,6 +114,7 @@ def enumerate_decisions(
         np.array(system.max_batch),
         actions == "part",
         system.latency_units,
+        system.wake_units,
         system.slow_down,
         system.tokens_per_step,
         splits.first,
@@ -209,6 +212,7 @@ def _expand(
     max_batch: IntArray,
     part: bool,
     work: IntArray,
+    wake: IntArray,
     slow_down: FloatArray,
     tokens_per_step: FloatArray,
     first: IntArray,
@@ -246,7 +250,11 @@ def _expand(
             for i in range(M):
                 k2[i] = k[i] - size[i]
                 b2[i] = b[i] + size[i]
-                r2[i] = work[i, size[i] - 1] if size[i] > 0 else r[i]
+                r2[i] = r[i]
+                if size[i] > 0:
+                    r2[i] += work[i, size[i] - 1]
+                elif b[i] == 0:
+                    r2[i] = wake[i]
             held = complete(b2, r2, slow_down, finished)
             outcomes = 1
             reward = 0.0

@@ -73,7 +73,8 @@ class Enumeration:
     Attributes
     ----------
     k, b, r
-        (S, M): waiting, running batch size, remaining work in grid units.
+        (S, M): waiting, running batch size, remaining work in grid units (of idle models, that of
+        waking them).
     holding_units
         (S,): holding time in grid units; 0 marks a deadlock, which has no transitions.
     transition
@@ -114,6 +115,7 @@ def enumerate_states(
         np.array(B, dtype=np.int64),
         np.array(system.max_batch, dtype=np.int64),
         system.latency_units,
+        system.wake_units,
         system.phase_model,
         system.latency_ms / system.grid_ms,
         system.added_ms / system.grid_ms,
@@ -166,7 +168,7 @@ def _layout(system: RoutedSystem) -> tuple[IntArray, IntArray]:
 
     They are the waiting requests of the U phases, the running ones, and the work of M models.
     """
-    units = system.latency_units.max(axis=1)
+    units = system.latency_units.max(axis=1) + system.wake_units
     for i in range(system.M):
         most = system.added_ms[system.phase_model == i].max() / system.grid_ms
         units[i] += int(np.ceil(system.max_batch[i] * most))

@@ -54,6 +54,7 @@ def insert_start(
     B: IntArray,
     max_batch: IntArray,
     work: IntArray,
+    wake: IntArray,
     phase_model: IntArray,
     alone: FloatArray,
     added: FloatArray,
@@ -63,11 +64,11 @@ def insert_start(
     table: NDArray[np.int32],
 ) -> None:
     """Make the state after the launches of N requests waiting at the entry the first one."""
-    k, b, r = np.zeros_like(B), np.zeros_like(B), np.zeros_like(B)
+    k, b, r = np.zeros_like(B), np.zeros_like(B), wake.copy()
     waiting, running = np.zeros_like(phase_model), np.zeros_like(phase_model)
     waiting[entry] = N
     totals(waiting, phase_model, k)
-    launch(k, b, r, B, max_batch, work)
+    launch(k, b, r, B, max_batch, work, wake)
     take_phases(k, b, r, waiting, running, phase_model, alone, added)
     keys[0] = _pack(waiting, running, r, shifts)
     table[slot_of(keys[0], keys, table)] = 0
@@ -78,6 +79,7 @@ def expand(
     B: IntArray,
     max_batch: IntArray,
     work: IntArray,
+    wake: IntArray,
     phase_model: IntArray,
     alone: FloatArray,
     added: FloatArray,
@@ -155,7 +157,7 @@ def expand(
                         waiting2[v] += arrivals[cursor[u], v]
             if not plain:
                 totals(waiting2, phase_model, k2)
-            launch(k2, b2, r2, B, max_batch, work)
+            launch(k2, b2, r2, B, max_batch, work, wake)
             if not plain:
                 take_phases(k2, b2, r2, waiting2, running2, phase_model, alone, added)
             key = _pack(waiting2, running2, r2, shifts)

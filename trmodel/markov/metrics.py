@@ -7,16 +7,17 @@ With time-weighted state probabilities w(s) = pi(s) tau(s) / sum pi tau and thro
 - replies completed per second, where a phase opens a new reply: the rate of entering it;
 - mean admission delay (arrival at i to the start of its batch): E[k_i] / rate of arrivals at i,
   by Little's law;
-- no-waiting bound: N times the throughput of a request alone, which never waits;
-- cost ledger: at every moment each request is in a running batch (*forward*), waits at an idle
-  model for its threshold, or waits at a busy model for its batch to end. The three expectations
-  divided by T are times per committed token and sum to N / T.
+- no-waiting bound: N times the throughput of a request alone, which never waits, at models that
+  never have to be woken;
+- cost ledger: at every moment each request is in a running batch (*forward*, the waking of its
+  model included), waits at an idle model for its threshold, or waits at a busy model for its batch
+  to end. The three expectations divided by T are times per committed token and sum to N / T.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -155,14 +156,16 @@ def predict_chain(
 
 
 def no_waiting_tok_s(system: RoutedSystem) -> float:
-    """Return N times the throughput of a request that has every model for itself.
+    """Return N times the throughput of a request that has every model for itself, and awake.
 
     Raises
     ------
     InputError
         If such a request never commits a token in the long run.
     """
-    alone = solve_chain(system.with_N(1), (1,) * system.M).throughput_tok_s
+    # Of several requests each can keep the models awake for the others.
+    awake = replace(system.with_N(1), wake_ms=np.zeros(system.M))
+    alone = solve_chain(awake, (1,) * system.M).throughput_tok_s
     if alone <= 0.0:
         raise InputError(
             "committed_tokens: in the long run no token is committed; "

@@ -182,14 +182,21 @@ def _require_whole_latencies(system: RoutedSystem) -> None:
                     f"latency_ms[{i}][{b}]: {latency:g} ms is not a whole number of grid units of "
                     f"{system.grid_ms:g} ms, which an exact throughput needs"
                 )
+    for i, wake in enumerate(system.wake_ms):
+        if not (_rational(wake) / grid).is_integer:
+            raise UsageError(
+                f"wake_ms[{i}]: {wake:g} ms is not a whole number of grid units of "
+                f"{system.grid_ms:g} ms, which an exact throughput needs"
+            )
 
 
 def _explore(
     system: RoutedSystem, B: tuple[int, ...], P: list[list[Any]], field: Any, max_states: int
 ) -> tuple[list[Row], list[int], list[list[int]]]:
     """Enumerate breadth-first; return transitions, holding times and completed batches."""
-    rule = (np.array(B), np.array(system.max_batch), system.latency_units)
-    k, b, r = np.zeros((3, system.M), dtype=np.int64)
+    rule = (np.array(B), np.array(system.max_batch), system.latency_units, system.wake_units)
+    k, b = np.zeros((2, system.M), dtype=np.int64)
+    r = system.wake_units.copy()
     k[system.entry] = system.N
     launch(k, b, r, *rule)
     number = {_key(k, b, r): 0}

@@ -5,23 +5,26 @@ made. A *state* holds for each model i
 
 - k_i, requests waiting in its queue;
 - b_i, size of its running batch, 0 when idle;
-- r_i, remaining work of that batch in grid units, 0 when idle;
+- r_i, remaining work of that batch in grid units; when idle w_i, the work of waking the model;
 
-with sum_i (k_i + b_i) = N; b_i = 0 implies k_i < B_i and r_i = 0; b_i > 0 implies
-0 < r_i <= L_i(b_i). One transition is
+with sum_i (k_i + b_i) = N; b_i = 0 implies k_i < B_i and r_i = w_i; b_i > 0 implies
+0 < r_i <= L_i(b_i) + w_i. So r_i is always work that must be done before a batch of model i can
+complete, and starting one adds L_i(b_i) to it. One transition is
 
 1. the *holding time* tau passes: while the set S of models runs, model i progresses at speed
    1 / s_i(S) (1 on GPUs of its own), so that tau = min_i r_i s_i(S) over the running models;
    the work that is left of the others is rounded to the grid, by half a unit at most;
 2. the models with no work left complete, and each of their batches splits over destinations by
    Multinomial(b_i, p_i.), independently of the others;
-3. the arrivals join the queues and the launch rule is applied to every idle model.
+3. the arrivals join the queues and the launch rule is applied to every idle model. One that has
+   just completed has r_i = 0, so that nothing is added if it starts at once; if it does not, it
+   falls idle: r_i = w_i.
 
 With several phases (`trmodel.phases`) a state also says how many of the k_i waiting and of the b_i
 running requests are in each phase. The rule above sees only the totals; beneath it,
 
 - a launched batch takes all of the model's waiting requests, so that its composition is theirs,
-  and its work is L_i(b_i) plus what its phases add, rounded to the grid;
+  and its work is L_i(b_i) plus what its phases add, rounded to the grid, beside that of waking;
 - when it completes, the requests of each phase split by the row of that phase, independently.
 
 Where a largest batch leaves some of them waiting, which phases go first depends on the order of
@@ -98,15 +101,27 @@ def completions(b: IndexArray, r: IndexArray, slow_down: FloatArray) -> FloatArr
 
 @compiled
 def launch(
-    k: IntArray, b: IntArray, r: IntArray, B: IntArray, max_batch: IntArray, work: IntArray
+    k: IntArray,
+    b: IntArray,
+    r: IntArray,
+    B: IntArray,
+    max_batch: IntArray,
+    work: IntArray,
+    wake: IntArray,
 ) -> None:
-    """Apply the launch rule to all models in place; ``work[i, b - 1]`` is L_i(b) in units."""
+    """Apply the launch rule to all models in place.
+
+    ``work[i, b - 1]`` is L_i(b) and ``wake[i]`` is w_i, in units. ``r[i]`` of an idle model is w_i,
+    or 0 if it has completed in this moment.
+    """
     for i in range(len(k)):
         size = _launch_size(k[i], b[i], B[i], max_batch[i])
         if size > 0:
             k[i] -= size
             b[i] = size
-            r[i] = work[i, size - 1]
+            r[i] += work[i, size - 1]
+        elif b[i] == 0:
+            r[i] = wake[i]
 
 
 @compiled
@@ -128,7 +143,7 @@ def take_phases(
     alone: FloatArray,
     added: FloatArray,
 ) -> None:
-    """After `launch`, give the new batches their phases and their work; in place.
+    """After `launch`, give the new batches their phases and what these add; in place.
 
     Parameters
     ----------
@@ -155,7 +170,7 @@ def take_phases(
                 running[u] = min(waiting[u], b[i])
                 waiting[u] -= running[u]
                 work += running[u] * added[u]
-        r[i] = int(np.rint(work))
+        r[i] += int(np.rint(work)) - int(np.rint(alone[i, b[i] - 1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from trmodel.profile.schema import (
     Profile,
     Provenance,
     SlowDown,
+    Wake,
     profile_schema,
 )
 from trmodel.profile.smooth import smoothed
@@ -54,6 +55,7 @@ __all__ = [
     "Provenance",
     "SlowDown",
     "StepLatency",
+    "Wake",
     "build_system",
     "check_capacity",
     "context_range",

@@ -46,7 +46,8 @@ def build_system(
 
     The system has the routing's models, in the routing's order and under the profile's names. A
     step of model i with b requests takes its decode latency, or a mean of decode and extend if the
-    model has an extend table (:func:`trmodel.profile.steps.model_steps`), plus its overhead.
+    model has an extend table (:func:`trmodel.profile.steps.model_steps`), plus its overhead, and
+    longer by the profile's ``wake`` where the model was idle before.
     Whatever is doubtful about these numbers is in the system's ``warnings``.
 
     Parameters
@@ -123,6 +124,7 @@ def build_system(
     if problems:
         raise InputError(problems)
     grid = profile.grid_ms if grid_ms is None else grid_ms
+    wakes = [profile.models[i].wake for i in binding.order]
     # A wrong unit or an extrapolation may be why: the doubts come with a refusal.
     if vanishing := _vanishing(names, latencies, grid):
         raise InputError([*vanishing, *warnings])
@@ -140,6 +142,7 @@ def build_system(
             phases=phases,
             restart=chosen.restart_index,
             handoff_ms=handoff_latency(profile, names),
+            wake_ms=[0.0 if wake is None else wake.value_ms for wake in wakes],
             warnings=warnings,
         )
     except InputError as error:

@@ -18,6 +18,7 @@ from trmodel.profile.tables import DecodeTable, ExtendTable
 
 LONGEST_STEP_MS = 2000.0
 LONGEST_OVERHEAD_MS = 100.0
+LONGEST_WAKE_MS = 100.0
 LONGEST_HANDOFF_MS = 50.0
 SHORTEST_STEP_MS = 0.05
 """A kernel launch alone takes a few microseconds, and a step has dozens."""
@@ -46,9 +47,9 @@ def plausibility_warnings(
 ) -> list[str]:
     """List what looks like a mistake in a profile, one line each.
 
-    - a step of more than 2000 ms, an overhead of more than 100 ms or a handoff of more than 50 ms
-      (microseconds?), or a step of less than 0.05 ms (seconds?); for an extend table the shortest
-      entry counts;
+    - a step of more than 2000 ms, an overhead or waking of more than 100 ms or a handoff of more
+      than 50 ms (microseconds?), or a step of less than 0.05 ms (seconds?); for an extend table the
+      shortest entry counts;
     - a decode step with one request that is orders of magnitude longer or shorter than to read the
       model's weights once takes, or per byte of weights hundreds of times as long as that of
       another model; the weights are those listed, or 2 bytes for each parameter that the name
@@ -113,6 +114,9 @@ def _model(model: ModelProfile, where: str) -> list[str]:
         what = f"the overhead of {model.name}"
         value = model.overhead.value_ms
         warnings += _too_long(value, LONGEST_OVERHEAD_MS, f"{where}.overhead.value_ms", what)
+    if model.wake is not None:
+        what, value = f"waking {model.name}", model.wake.value_ms
+        warnings += _too_long(value, LONGEST_WAKE_MS, f"{where}.wake.value_ms", what)
     return warnings
 
 

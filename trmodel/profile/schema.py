@@ -39,6 +39,7 @@ __all__ = [
     "Profile",
     "Provenance",
     "SlowDown",
+    "Wake",
     "profile_schema",
 ]
 
@@ -56,6 +57,16 @@ class Overhead(Document):
     value_ms: DelayMs = Field(
         description="Added to every decode latency, in milliseconds: router, hidden states, "
         "scheduling."
+    )
+    provenance: Provenance = Field(description="Where the value comes from.")
+
+
+class Wake(Document):
+    """Time that a step takes longer where the model was idle before, whatever its batch size."""
+
+    value_ms: DelayMs = Field(
+        description="Added to a step of a model that was idle before, in milliseconds: threads are "
+        "woken, caches and clocks are cold."
     )
     provenance: Provenance = Field(description="Where the value comes from.")
 
@@ -93,6 +104,10 @@ class ModelProfile(Document):
     )
     overhead: Overhead | None = Field(
         default=None, description="Added to every step; nothing when left out."
+    )
+    wake: Wake | None = Field(
+        default=None,
+        description="Added to a step if the model was idle before; nothing when left out.",
     )
     memory: Memory | None = Field(
         default=None, description="What the model keeps in GPU memory; needed for the KV capacity."

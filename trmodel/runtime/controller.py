@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from trmodel.arrays import FloatArray
 from trmodel.launch import shown_vector
@@ -212,8 +213,10 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
         latency_ms=_plain(latency),
         transition_probability=_plain(found.transition_probability(system.transition_probability)),
         committed_tokens=_plain(found.committed_tokens(system.committed_tokens)),
-        # Measured steps are as long as they are, what models do to each other included.
-        slow_down=_plain(alone if measured else system.slow_down),
+        # Measured steps are as long as they are, what models do to each other and the waking of
+        # those that were idle included.
+        slow_down=_plain(alone if measured.all() else system.slow_down),
+        wake_ms=tuple(np.where(measured, 0.0, system.wake_ms).tolist()),
         handoff_ms=_plain(found.handoff_ms(system.handoff_ms)),
         entry=system.entry,
         max_batch=system.max_batch,
@@ -225,18 +228,18 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
     )
 
 
-def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, bool]:
-    """Return step latencies by batch size, (M, N) in ms, and whether all models were measured.
+def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return step latencies by batch size, (M, N) in ms, and which models were measured, (M,).
 
     Sizes with few steps take the profile's latency times the mean ratio of measured to profile.
     """
     latency = system.latency_ms.copy()
-    measured = True
+    measured = np.ones(system.M, dtype=np.bool_)
     for i, steps in enumerate(found.steps):
         inside = {size: held for size, held in steps.items() if size <= latency.shape[1]}
         count = sum(held for held, _ in inside.values())
         if count < FEWEST_OF_A_SIZE:
-            measured = False
+            measured[i] = False
             continue
         planned = sum(held * latency[i, size - 1] for size, (held, _) in inside.items())
         latency[i] *= 1000.0 * sum(took_s for _, took_s in inside.values()) / planned

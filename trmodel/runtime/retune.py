@@ -46,6 +46,7 @@ class Job(msgspec.Struct, frozen=True):
     transition_probability: Matrix
     committed_tokens: Matrix
     slow_down: Matrix
+    wake_ms: tuple[float, ...]
     handoff_ms: Matrix
     entry: int
     max_batch: tuple[int, ...]
@@ -92,6 +93,7 @@ def retune(job: Job) -> Answer:
         max_batch=job.max_batch,
         grid_ms=job.grid_ms,
         slow_down=job.slow_down,
+        wake_ms=job.wake_ms,
     )
     table = tune_system(system, range(1, job.max_live + 1), time_limit_s=job.time_limit_s)
     vectors = table.thresholds.vectors

@@ -227,7 +227,8 @@ def cycle_ms(system: RoutedSystem) -> float:
     # P^n becomes its time average also where it is periodic.
     averaged = np.linalg.matrix_power(0.5 * (kept.transition_probability + np.eye(kept.U)), 1 << 40)
     by_model = np.bincount(kept.phase_model, averaged[kept.entry], kept.M)
-    steps = kept.latency_ms.max(axis=1) + np.bincount(kept.phase_model, kept.added_ms, kept.M)
+    steps = kept.latency_ms.max(axis=1) + kept.wake_ms
+    steps += np.bincount(kept.phase_model, kept.added_ms, kept.M)
     mean = float(by_model @ (steps * kept.slow_down.max(axis=0))) + float(kept.handoff_ms.max())
     return mean / float(by_model[by_model > 1e-6].min())
 

@@ -43,7 +43,7 @@ def small_and_large(system: RoutedSystem) -> tuple[int, int]:
 
 
 def one_model_only(system: RoutedSystem, i: int) -> Case:
-    """Return model i with all requests to itself."""
+    """Return model i with all requests to itself, so that it is never idle."""
     only = RoutedSystem(
         [system.models[i]],
         [system.latency_ms[i, : system.max_batch[i]]],
@@ -66,7 +66,7 @@ def request_level(
     Parameters
     ----------
     system
-        With decode latencies; its routing is not used, slow-downs are.
+        With decode latencies; its routing is not used, slow-downs and waking are.
     share_percent
         Of the questions that the large model answers.
     reply_tokens
@@ -94,6 +94,7 @@ def request_level(
         max_batch=[system.max_batch[i] for i in pair],
         grid_ms=system.grid_ms,
         slow_down={(0, 1): tuple(float(system.slow_down[both, i]) for i in pair)},  # type: ignore[dict-item]
+        wake_ms=system.wake_ms[list(pair)],
     )
     return Case(routed, (1, 1))
 

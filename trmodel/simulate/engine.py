@@ -4,7 +4,8 @@ This is the simulation's own statement of the transitions, independent of the ch
 launch rule (`trmodel.launch`) is shared with it. An event is a completion of one or several
 batches, an arrival, or the end of a handoff or a hold:
 
-1. every model that may start does (`_start_batches`, by the strategy in force);
+1. every model that may start does (`_start_batches`, by the strategy in force); those that do not
+   are idle, and their next step takes longer by their waking;
 2. time passes until the next event; while the set S of models runs, model i progresses at speed
    1 / s_i(S);
 3. each request of a completed batch commits its tokens, is routed by a random number of its own,
@@ -52,6 +53,9 @@ def advance(rules: Rules, state: State, counts: Counts, batches: int, until: flo
             if not _start_batches(rules, state, counts):
                 return UNKNOWN_STATE
             state.settled[0] = True
+            for i in range(M):
+                if state.b[i] == 0:
+                    state.r[i] = rules.wake[i]
         running = 0
         for i in range(M):
             if state.b[i] > 0:
@@ -283,7 +287,8 @@ def _start(rules: Rules, state: State, counts: Counts, i: int, size: int) -> Non
     if last - first > 1:
         first += int(uniform(state.model_streams, i) * (last - first))
     work *= rules.factors[first]
-    state.r[i] = max(np.rint(work), 1.0) if rules.round_work else work
+    # What is left of an idle model is its waking, nothing in the moment of a completion.
+    state.r[i] += max(np.rint(work), 1.0) if rules.round_work else work
     if len(counts.log_model) > 0:
         row = min(counts.logged[0], len(counts.log_model) - 1)
         counts.log_model[row], counts.log_size[row] = i, size

@@ -6,8 +6,8 @@ masses, splits are exact, and the system is a deterministic one of batch complet
 
 1. an idle model i starts when the mass that waits for it is above B_i - 1, and takes all of it up
    to its largest batch (of several phases in equal shares);
-2. a batch of mass b takes L_i(b): linear between whole batches, L_i(1) below one; contention as in
-   the simulation;
+2. a batch of mass b takes L_i(b): linear between whole batches, L_i(1) below one; contention and
+   the waking of a model that was idle as in the simulation;
 3. its mass is split by the transition matrix and waits at once.
 
 For whole requests "above B_i - 1" is "at least B_i"; for masses it keeps the condition
@@ -66,6 +66,7 @@ class _Rules(NamedTuple):
     latency: FloatArray
     """(M, N)"""
     added: FloatArray
+    wake: FloatArray
     slow_down: FloatArray
     transition: FloatArray
     tokens: FloatArray
@@ -82,6 +83,8 @@ class _State(NamedTuple):
     """(U,)"""
     left: FloatArray
     """(M,): work left; below 0 while idle."""
+    waking: FloatArray
+    """(M,): what waking adds to the next batch; 0 in the moment of a completion."""
     done: FloatArray
     """Milliseconds passed and tokens committed."""
 
@@ -108,6 +111,7 @@ def fluid(system: RoutedSystem, B: Sequence[int]) -> Fluid:
     rules = _Rules(
         latency=np.array(system.latency_ms),
         added=np.array(system.added_ms),
+        wake=np.array(system.wake_ms),
         slow_down=np.array(system.slow_down),
         transition=np.array(system.transition_probability),
         tokens=system.tokens_per_step,
@@ -119,6 +123,7 @@ def fluid(system: RoutedSystem, B: Sequence[int]) -> Fluid:
         waiting=np.where(np.arange(system.U) == system.entry, float(system.N), 0.0),
         running=np.zeros(system.U),
         left=np.full(system.M, -1.0),
+        waking=np.array(system.wake_ms),
         done=np.zeros(2),
     )
     events = _FIRST_EVENTS * system.M
@@ -155,6 +160,8 @@ def _advance(rules: Any, state: Any, events: int) -> None:
         for i in range(M):
             if state.left[i] < 0.0:
                 _start(rules, state, i)
+                if state.left[i] < 0.0:
+                    state.waking[i] = rules.wake[i]
         running = 0
         for i in range(M):
             if state.left[i] >= 0.0:
@@ -188,7 +195,7 @@ def _start(rules: Any, state: Any, i: int) -> None:
             state.waiting[u] -= taken
             state.running[u] = taken
             work += rules.added[u] * taken
-    state.left[i] = work
+    state.left[i] = work + state.waking[i]
 
 
 @borrowing
@@ -204,6 +211,7 @@ def _latency(latency: FloatArray, size: float) -> float:
 @borrowing
 def _complete(rules: Any, state: Any, i: int) -> None:
     state.left[i] = -1.0
+    state.waking[i] = 0.0
     for u in range(len(state.waiting)):
         if rules.phase_model[u] == i and state.running[u] > 0.0:
             mass = state.running[u]

@@ -57,7 +57,7 @@ class Options:
         finished. None where only the routing (``restart``) ends replies, or nothing does.
     step_factors
         For each model, measured over predicted step times, drawn from evenly and multiplied with
-        the latency of each of its steps. None for fixed latencies.
+        the latency of each of its steps, waking apart. None for fixed latencies.
     """
 
     strategy: Strategy = Strategy.delayed
@@ -153,6 +153,8 @@ class Rules(NamedTuple):
     max_batch: IntArray
     handoff: FloatArray
     """(M, M)"""
+    wake: FloatArray
+    """(M,): what a step takes longer if the model was idle."""
     thresholds: IntArray
     """(N + 1, M): B(n) in row n."""
     reply_tokens: FloatArray
@@ -208,9 +210,10 @@ def make_rules(
     if table is not None and options.hold_ms is not None:
         raise UsageError("hold_ms: a launch table says itself how long to wait")
     unit_ms = system.grid_ms if options.on_grid else 1.0
-    latency, added = system.latency_ms / unit_ms, system.added_ms / unit_ms
+    times = system.latency_ms, system.added_ms, system.wake_ms
+    latency, added, wake = (ms / unit_ms for ms in times)
     if options.on_grid:
-        latency, added = np.rint(latency), np.rint(added)
+        latency, added, wake = np.rint(latency), np.rint(added), np.rint(wake)
     cumulative = np.cumsum(system.transition_probability, axis=1)
     # The last outcome that can occur takes what rounding leaves of the row.
     for row, p in zip(cumulative, system.transition_probability, strict=True):
@@ -226,6 +229,7 @@ def make_rules(
         phase_model=system.phase_model,
         max_batch=np.array(system.max_batch, dtype=np.int64),
         handoff=system.handoff_ms / unit_ms,
+        wake=wake,
         thresholds=_threshold_rows(system, B, options),
         reply_tokens=np.array(options.reply_tokens or (), dtype=np.float64),
         factors=np.concatenate([np.asarray(row, dtype=np.float64) for row in factors]),

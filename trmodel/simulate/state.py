@@ -31,7 +31,7 @@ class State(NamedTuple):
     k: IntArray
     b: IntArray
     r: FloatArray
-    """(M,) waiting, running, work left in units."""
+    """(M,) waiting, running, work left in units; of an idle model, what waking it takes."""
     queue: IntArray
     """(M, N) ring of slots; ``head[i]`` is where the oldest stands."""
     head: IntArray
@@ -119,7 +119,7 @@ def initial_state(rules: Rules) -> State:
         live=np.zeros(1, np.int64),
         k=np.zeros(M, np.int64),
         b=np.zeros(M, np.int64),
-        r=np.zeros(M),
+        r=rules.wake.copy(),
         queue=np.zeros((M, N), np.int64),
         head=np.zeros(M, np.int64),
         batch=np.zeros((M, N), np.int64),

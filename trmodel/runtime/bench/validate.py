@@ -152,8 +152,9 @@ def run_context(point: Mapping[str, Any]) -> int:
 def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
     """Return the system with the step and handoff latencies of a measured run.
 
-    What models that ran at the same time did to them is in the run's latencies already. Between and
-    beyond the batch sizes that it had, latencies are those of the nearest ones.
+    What models that ran at the same time did to them is in the run's latencies already, and so is
+    the waking of models that were idle. Between and beyond the batch sizes that it had, latencies
+    are those of the nearest ones.
     """
     found = StepMeasurements(system.models)
     found.add(point)
@@ -167,7 +168,8 @@ def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> Routed
             if own is not None and delay[i, j] > 0.0:
                 delay[i, j] = own
     alone = np.ones_like(system.slow_down)
-    return replace(system, latency_ms=latency, handoff_ms=delay, slow_down=alone)
+    awake = np.zeros_like(system.wake_ms)
+    return replace(system, latency_ms=latency, handoff_ms=delay, slow_down=alone, wake_ms=awake)
 
 
 def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> float:
