@@ -235,7 +235,7 @@ def test_what_the_executor_adds_is_found_in_its_whole_steps(bare):
     for i, more in enumerate(beyond(found, bare, routing, np.ones((2, 2)))):
         assert more.step_ms == pytest.approx(FOR_A_STEP[i])
         assert more.request_ms == pytest.approx(FOR_A_REQUEST[i])
-        assert more.idle_ms == pytest.approx(WHEN_IDLE[i])
+        assert more.wake_ms == pytest.approx(WHEN_IDLE[i])
         assert more.slow_down[1 - i] == pytest.approx(SLOW[i])
         assert more.slow_down[i] == 1.0
         assert more.left_ms == pytest.approx(0.0, abs=1e-6)
@@ -254,7 +254,7 @@ def test_slow_downs_are_no_less_than_those_of_the_engines_and_nothing_is_negativ
         for steps in model["steps"].values():
             steps["mean_ms"] *= 0.3
     for more in beyond(found, bare, routing, np.ones((2, 2))):
-        assert min(more.step_ms, more.request_ms, more.idle_ms) >= 0.0
+        assert min(more.step_ms, more.request_ms, more.wake_ms) >= 0.0
         assert more.mean_ms < 0.0
 
 

@@ -18,7 +18,7 @@ from trmodel.documents import parse_document
 from trmodel.machine import memory_bytes
 from trmodel.profile import Profile, load_profile
 from trmodel.profile.build import choose_routing
-from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown
+from trmodel.profile.schema import Hardware, ModelProfile, Overhead, SlowDown, Wake
 from trmodel.profile.smooth import AnyTable
 from trmodel.profile.tables import DecodeTable, ExtendTable, Provenance
 from trmodel.routing import Routing
@@ -106,7 +106,7 @@ def profile_of(
         update={
             "models": models,
             "slow_downs": _slow_downs(plan.names, more, factors, where),
-            "handoff": found.handoff(where, [each.idle_ms for each in more]),
+            "handoff": found.handoff(where),
         }
     )
     return parse_document(Profile, changed.model_dump(mode="json", by_alias=True), name)
@@ -255,16 +255,15 @@ def _slow_downs(
 
 
 def _with_overhead(model: ModelProfile, found: Beyond, tables: Tables, where: str) -> ModelProfile:
-    """Add what the executor takes: for each request to the tables, the rest as the overhead."""
+    """Add what the executor takes: for each request to the tables, the rest beside them."""
     route = [1000.0 * timing.route_ms for timing in tables.decode.values()]
     told = (
         f"What whole steps of the running executor take beyond the engine's: {found.mean_ms:.3g} "
         f"ms on average of {found.steps} steps, in {found.settings} settings and sizes. The best "
         f"fit is this for every step, {found.request_ms:.3g} ms for each request in it, which is "
-        f"in the tables, {found.idle_ms:.3g} ms where the model was idle before, which is in the "
-        f"handoffs to it, and the slow-downs; it leaves {found.left_ms:.2g} ms (root of the mean "
-        f"square). The policy's decision alone takes {min(route):.2g} to {max(route):.2g} "
-        "microseconds."
+        f"in the tables, {found.wake_ms:.3g} ms where the model was idle before, its wake, and the "
+        f"slow-downs; it leaves {found.left_ms:.2g} ms (root of the mean square). The policy's "
+        f"decision alone takes {min(route):.2g} to {max(route):.2g} microseconds."
     )
     if found.mean_ms < 0.0:
         told += " As it is negative, the machine was busier while the engines were timed alone."
@@ -272,8 +271,13 @@ def _with_overhead(model: ModelProfile, found: Beyond, tables: Tables, where: st
         value_ms=round(found.step_ms, 4),
         provenance=Provenance(method="measured", source=where, note=told),
     )
+    wake = Wake(
+        value_ms=round(found.wake_ms, 4),
+        provenance=Provenance(method="measured", source=where, note="From the fit, see overhead."),
+    )
     changes: dict[str, Any] = {
         "overhead": overhead,
+        "wake": wake,
         "decode": _longer(model.decode, found.request_ms),
     }
     if model.extend is not None:

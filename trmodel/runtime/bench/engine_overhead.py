@@ -9,7 +9,8 @@ o for every step, r for each request in it (routing, handing on, reporting), c f
 the model was idle, as were u of these steps (threads are woken, the caches of the core are cold),
 and s_j the slow-down while j runs. For front end, load and network share the cores with the
 engines, models slow each other more than their engines alone do. These numbers are fitted by least
-squares over all steps; none is negative, and no slow-down is less than the engines' own.
+squares of the relative errors of all steps, as what disturbs a machine makes long steps longer by
+more; none is negative, and no slow-down is less than the engines' own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Beyond:
 
     Attributes
     ----------
-    step_ms, request_ms, idle_ms
+    step_ms, request_ms, wake_ms
         o, r and c.
     slow_down
         s_j for each model; 1 for itself.
@@ -51,7 +52,7 @@ class Beyond:
 
     step_ms: float
     request_ms: float
-    idle_ms: float
+    wake_ms: float
     slow_down: tuple[float, ...]
     steps: int
     settings: int
@@ -115,7 +116,7 @@ def _fit(cells: FloatArray, i: int, engines: FloatArray) -> Beyond:
     own = 1.0 - 1.0 / np.minimum(engines, 1.0 / (1.0 - MOST_SLOWED) - 1e-6)
     seen = np.flatnonzero(lost.any(axis=0))
     rows = np.column_stack([np.ones_like(size), size, idle, lost[:, seen]])
-    root = np.sqrt(count)
+    root = np.sqrt(count) / whole
     low = np.concatenate([np.zeros(3), own[seen]])
     high = np.concatenate([np.full(3, np.inf), np.full(len(seen), MOST_SLOWED)])
     found = lsq_linear(rows * root[:, None], (whole - table) * root, (low, high)).x
@@ -127,7 +128,7 @@ def _fit(cells: FloatArray, i: int, engines: FloatArray) -> Beyond:
     return Beyond(
         step_ms=float(found[0]),
         request_ms=float(found[1]),
-        idle_ms=float(found[2]),
+        wake_ms=float(found[2]),
         slow_down=tuple((1.0 / (1.0 - share)).tolist()),
         steps=int(count.sum()),
         settings=len(count),

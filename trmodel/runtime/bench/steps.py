@@ -214,20 +214,17 @@ class StepMeasurements:
             ),
         )
 
-    def handoff(self, where: str, idle_ms: Sequence[float] = ()) -> Handoff | None:
+    def handoff(self, where: str) -> Handoff | None:
         """Return the handoff latencies as a profile has them; None if none was seen.
 
         Parameters
         ----------
         where
             Source of the numbers.
-        idle_ms
-            By destination: what its next step takes longer if it was idle, to be added.
         """
         M = len(self.models)
-        waking = tuple(idle_ms) or (0.0,) * M
         pairs = {
-            (i, j): latency + waking[j]
+            (i, j): latency
             for i in range(M)
             for j in range(M)
             if i != j and (latency := self.handoff_ms(i, j)) is not None
@@ -249,13 +246,7 @@ class StepMeasurements:
             provenance=Provenance(
                 method="measured",
                 source=where,
-                note=f"Mean of {count:.0f} handoffs, from the end of the step to the other queue."
-                + "".join(
-                    f" {added:.3g} ms added of those to {name}: how much longer its step takes "
-                    "if it was idle."
-                    for name, added in zip(self.models, waking, strict=True)
-                    if added
-                ),
+                note=f"Mean of {count:.0f} handoffs, from the end of the step to the other queue.",
             ),
         )
 
