@@ -54,6 +54,8 @@ class TestHeld:
         for array in (held.transition_probability, held.committed_tokens, held.latency_ms):
             with pytest.raises(ValueError, match="read-only"):
                 array[0, 0] = 1.0
+        with pytest.raises(ValueError, match="read-only"):
+            held.wake_ms[0] = 1.0
 
 
 class TestDerived:
@@ -64,6 +66,13 @@ class TestDerived:
         # The worst is 6 ms rounded to 8.
         assert coarse.grid_error_percent == pytest.approx(100 / 3)
         assert system().grid_error_percent == pytest.approx(0.0, abs=1e-9)
+
+    def test_waking(self):
+        assert system().wake_units.tolist() == [0, 0]
+        woken = system(wake_ms=[1.24, 0.0])
+        assert woken.wake_units.tolist() == [12, 0]
+        # The woken step of 7.24 ms is one of 7.2.
+        assert woken.grid_error_percent == pytest.approx(100 * 0.04 / 7.24)
 
     def test_tokens_per_step(self):
         assert system().tokens_per_step.tolist() == [0.65, 2.0]
@@ -88,12 +97,14 @@ class TestChanged:
             2,
             entry="c",
             max_batch=[1, 2, 2],
+            wake_ms=[7.0, 8.0, 9.0],
             warnings=["said before"],
         )
         part = whole.restricted()
         assert part.models == ("b", "c")
         assert part.entry == 1
         assert part.max_batch == (2, 2)
+        assert part.wake_ms.tolist() == [8.0, 9.0]
         assert part.latency_ms.tolist() == [[2.0, 2.0], [3.0, 4.0]]
         assert part.transition_probability.tolist() == [[0, 1], [0.25, 0.75]]
         assert part.committed_tokens.tolist() == [[5, 6], [8, 9]]
@@ -110,6 +121,7 @@ class TestChanged:
         smaller = system().with_N(2)
         assert smaller.N == 2
         assert smaller.max_batch == (2, 2)
+        assert system(wake_ms=[1.0, 2.0]).with_N(2).wake_ms.tolist() == [1.0, 2.0]
         assert smaller.latency_ms.tolist() == [[6.0] * 2, [20.0, 25.0]]
         same = system()
         assert same.with_N(3) is same
@@ -224,6 +236,11 @@ NAN, INF = float("nan"), float("inf")
         ({"max_batch": [2]}, "max_batch: one number or 2 are needed, got 1"),
         ({"grid_ms": 0.0}, "grid_ms: must be a positive number of milliseconds, got 0.0"),
         ({"grid_ms": NAN}, "grid_ms: must be a positive number of milliseconds, got nan"),
+        ({"wake_ms": [1.0]}, "wake_ms: must be 2 numbers, one for each model"),
+        ({"wake_ms": 1.0}, "wake_ms: must be 2 numbers, one for each model"),
+        ({"wake_ms": ["a", 1.0]}, "wake_ms: must be 2 numbers, one for each model"),
+        ({"wake_ms": [0.0, -1.0]}, "wake_ms[1]: must be from 0 to 600000 ms, got -1"),
+        ({"wake_ms": [NAN, 1.0]}, "wake_ms[0]: must be from 0 to 600000 ms, got nan"),
         ({"entry": "huge"}, "entry: huge is not one of small, large"),
         ({"entry": 2}, "entry: must be a name or an index below 2, got 2"),
         ({"entry": -1}, "entry: must be a name or an index below 2, got -1"),

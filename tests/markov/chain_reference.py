@@ -17,20 +17,24 @@ class Reference:
     throughput_tok_s: float
 
 
-def reference_chain(latency, P, C, N, max_batch, entry, B, grid_ms):
-    """Solve the chain of a system whose every state can lead back to the first recurrent one."""
-    M = len(B)
+def reference_chain(latency, P, C, N, max_batch, entry, B, grid_ms, wake=()):
+    """Solve the chain of a system whose every state can lead back to the first recurrent one.
 
-    def after_launches(models):
+    A batch of a model that is not among those that have just completed takes longer by its wake.
+    """
+    M = len(B)
+    wake = wake or [0] * M
+
+    def after_launches(models, just_completed):
         return tuple(
             (waiting - min(waiting, max_batch[i]), min(waiting, max_batch[i]),
-             latency[i][min(waiting, max_batch[i]) - 1])
+             latency[i][min(waiting, max_batch[i]) - 1] + (i not in just_completed) * wake[i])
             if running == 0 and waiting >= B[i]
             else (waiting, running, remaining)
             for i, (waiting, running, remaining) in enumerate(models)
         )  # fmt: skip
 
-    start = after_launches([(N if i == entry else 0, 0, 0) for i in range(M)])
+    start = after_launches([(N if i == entry else 0, 0, 0) for i in range(M)], [])
     number, queue = {start: 0}, deque([start])
     edges, holding, tokens = {}, [], []
     while queue:
@@ -55,7 +59,7 @@ def reference_chain(latency, P, C, N, max_batch, entry, B, grid_ms):
                 else (counts[i], running, remaining - tau)
                 for i, (_, running, remaining) in enumerate(state)
             ]  # fmt: skip
-            successor = after_launches(models)
+            successor = after_launches(models, done)
             if successor not in number:
                 number[successor] = len(number)
                 queue.append(successor)

@@ -31,6 +31,7 @@ class Case:
     entry: int
     B: tuple[int, ...]
     grid_ms: float = 1.0
+    wake: tuple[int, ...] = ()
 
     @property
     def M(self):
@@ -48,6 +49,7 @@ class Case:
             max_batch=self.max_batch,
             entry=self.entry,
             grid_ms=self.grid_ms,
+            wake_ms=[units * self.grid_ms for units in self.wake] or None,
         )
 
     def relabelled(self, order):
@@ -60,11 +62,12 @@ class Case:
             max_batch=[self.max_batch[i] for i in order],
             entry=list(order).index(self.entry),
             B=tuple(self.B[i] for i in order),
+            wake=tuple(self.wake[i] for i in order) if self.wake else (),
         )
 
 
 @st.composite
-def cases(draw, max_M=3, max_N=4, max_units=4, connected=True):
+def cases(draw, max_M=3, max_N=4, max_units=4, connected=True, max_wake=0):
     """Random cases; in a connected one every model routes to the entry and is reached from it."""
     M = draw(st.integers(1, max_M))
     N = draw(st.integers(1, max_N))
@@ -92,4 +95,5 @@ def cases(draw, max_M=3, max_N=4, max_units=4, connected=True):
         max_batch=[draw(st.integers(1, N)) for _ in range(M)],
         entry=entry,
         B=tuple(draw(st.permutations(B))),
+        wake=tuple(draw(st.integers(0, max_wake)) for _ in range(M)) if max_wake else (),
     )

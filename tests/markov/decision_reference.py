@@ -9,14 +9,16 @@ from itertools import product
 import numpy as np
 
 
-def decision_process(latency, P, C, N, max_batch, entry, part):
+def decision_process(latency, P, C, N, max_batch, entry, part, wake=None):
     """Map each state to its actions, and each action to (tau, tokens, {next state: probability}).
 
     A state is, for each model, (waiting, running, remaining) just before launches; an action the
-    numbers launched. The first state is the start.
+    numbers launched. The first state is the start. What remains at an idle model is what it takes
+    longer to start, nothing if it has just completed.
     """
     M = len(P)
-    start = tuple((N if i == entry else 0, 0, 0) for i in range(M))
+    wake = wake or [0] * M
+    start = tuple((N if i == entry else 0, 0, wake[i]) for i in range(M))
     process, queue = {}, [start]
     while queue:
         state = queue.pop()
@@ -25,11 +27,12 @@ def decision_process(latency, P, C, N, max_batch, entry, part):
         process[state] = {}
         for action in product(*(options(*state[i], max_batch[i], part) for i in range(M))):
             models = [
-                (waiting - size, size, latency[i][size - 1]) if size else (waiting, running, left)
+                (waiting - size, size, left + latency[i][size - 1]) if size
+                else (waiting, running, left if running else wake[i])
                 for i, ((waiting, running, left), size) in enumerate(
                     zip(state, action, strict=True)
                 )
-            ]
+            ]  # fmt: skip
             if any(running for _, running, _ in models):
                 process[state][action] = outcome = step(models, P, C)
                 queue += outcome[2]
@@ -60,9 +63,11 @@ def step(models, P, C):
     following = {}
     for counts, probability in routed.items():
         state = tuple(
-            (counts[i], 0, 0) if i in done or not running else (counts[i], running, left - tau)
+            (counts[i], 0, 0) if i in done
+            else (counts[i], running, left - tau) if running
+            else (counts[i], 0, left)
             for i, (_, running, left) in enumerate(models)
-        )
+        )  # fmt: skip
         following[state] = following.get(state, 0.0) + probability
     return tau, tokens, following
 

@@ -22,22 +22,24 @@ class PhaseReference:
     batches: list  # for each model, how often a completed batch has each size, relative
 
 
-def phase_reference(work, added, model, P, C, N, entry, B, restart=None):
-    """Solve a system without largest batches; work[i][b - 1] and added[u] in whole units."""
+def phase_reference(work, added, model, P, C, N, entry, B, restart=None, wake=(0, 0)):
+    """Solve a system without largest batches; work[i][b - 1], added[u], wake[i] in whole units."""
     M, U = len(B), len(model)
 
-    def launched(models):
+    def launched(models, just_completed):
         after = []
         for i, (waiting, running, left) in enumerate(models):
             if not running and len(waiting) >= B[i]:
                 running, waiting = waiting, ()
                 left = work[i][len(running) - 1] + sum(added[u] for u in running)
+                if i not in just_completed:
+                    left += wake[i]
             after.append((waiting, running, left))
         return tuple(after)
 
     empty = [((), (), 0) for _ in range(M)]
     empty[model[entry]] = ((entry,) * N, (), 0)
-    start = launched(empty)
+    start = launched(empty, [])
     number, queue, edges = {start: 0}, deque([start]), {}
     holding, tokens, restarts = [], [], []
     while queue:
@@ -61,7 +63,7 @@ def phase_reference(work, added, model, P, C, N, entry, B, restart=None):
                     running if stays else (),
                     left - tau if stays else 0,
                 ))  # fmt: skip
-            successor = launched(after)
+            successor = launched(after, done)
             if successor not in number:
                 number[successor] = len(number)
                 queue.append(successor)

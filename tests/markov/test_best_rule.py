@@ -64,8 +64,8 @@ def check(rule):
     assert rule.throughput_tok_s == pytest.approx(rule.bound_tok_s, rel=1e-7)
 
 
-@given(cases(max_N=3), st.sampled_from(ACTIONS))
-@settings(max_examples=150, deadline=None)
+@given(st.one_of(cases(max_N=3), cases(max_N=3, max_wake=3)), st.sampled_from(ACTIONS))
+@settings(max_examples=200, deadline=None)
 def test_no_thresholds_are_better(case, actions):
     system = case.system
     if not system.restricted().tokens_per_step.any():
@@ -81,7 +81,9 @@ def test_no_thresholds_are_better(case, actions):
         assert whole.bound_tok_s <= rule.bound_tok_s * (1 + 1e-7)
 
 
-@given(cases(max_N=4), st.floats(1.0, 3.0), st.floats(1.0, 3.0), st.sampled_from(ACTIONS))
+@given(
+    cases(max_N=4, max_wake=2), st.floats(1.0, 3.0), st.floats(1.0, 3.0), st.sampled_from(ACTIONS)
+)
 @settings(max_examples=60, deadline=None)
 def test_no_thresholds_are_better_where_models_slow_each_other(case, slow, fast, actions):
     pairs = {(0, case.M - 1): (slow, fast)} if case.M > 1 else None
@@ -103,11 +105,13 @@ TINY = [
 
 
 @pytest.mark.parametrize("tiny", TINY)
-@pytest.mark.parametrize("actions", ACTIONS)
-def test_against_every_rule_of_a_tiny_system(tiny, actions, tmp_path):
+@pytest.mark.parametrize(("actions", "wake"), [("all", [0, 0]), ("part", [0, 0]), ("all", [1, 4])])
+def test_against_every_rule_of_a_tiny_system(tiny, actions, wake, tmp_path):
     latency, P, C, max_batch = tiny
-    system = RoutedSystem(["a", "b"], latency, P, C, 2, max_batch=max_batch, grid_ms=1.0)
-    start, process = decision_process(latency, P, C, 2, max_batch, 0, actions == "part")
+    system = RoutedSystem(
+        ["a", "b"], latency, P, C, 2, max_batch=max_batch, grid_ms=1.0, wake_ms=wake
+    )
+    start, process = decision_process(latency, P, C, 2, max_batch, 0, actions == "part", wake)
     assert prod(map(len, process.values())) < 20_000
     best = max(gain(start, process, rule) for rule in all_rules(process))
     rule = best_launch_rule(system, actions=actions)

@@ -1,6 +1,7 @@
 """Contention in the exact chain, against an event simulation that shares nothing with it."""
 
 import random
+from dataclasses import replace
 from itertools import product
 from statistics import mean, stdev
 
@@ -37,6 +38,7 @@ def simulate(system: RoutedSystem, B, pairs, events=250_000, windows=40, seed=1)
     rng = random.Random(seed)
     M, N = system.M, system.N
     waiting, batch, work = [0] * M, [0] * M, [0.0] * M
+    ended_at = [-1.0] * M
     waiting[system.entry] = N
     P, C = system.transition_probability.tolist(), system.committed_tokens.tolist()
 
@@ -53,6 +55,8 @@ def simulate(system: RoutedSystem, B, pairs, events=250_000, windows=40, seed=1)
             if batch[i] == 0 and waiting[i] >= B[i]:
                 batch[i], waiting[i] = waiting[i], 0
                 work[i] = system.latency_ms[i, batch[i] - 1]
+                if ended_at[i] < now:  # it was idle
+                    work[i] += system.wake_ms[i]
         running = [i for i in range(M) if batch[i]]
         speeds = {i: speed(i) for i in running}
         first = min(running, key=lambda i: work[i] / speeds[i])
@@ -67,7 +71,7 @@ def simulate(system: RoutedSystem, B, pairs, events=250_000, windows=40, seed=1)
                 j += 1
             waiting[j] += 1
             tokens += C[first][j]
-        batch[first] = 0
+        batch[first], ended_at[first] = 0, now
         history.append((now, tokens))
     start = history[events // 20]
     width = (now - start[0]) / windows
@@ -91,6 +95,17 @@ def test_two_models_agree_with_an_independent_simulation(N, B):
     assert low <= exact <= high
     without = solve_chain(RoutedSystem(**TWO, N=N, grid_ms=0.005), B).throughput_tok_s
     assert not low <= without <= high, "the case does not tell contention from none"
+
+
+@pytest.mark.parametrize("B", [(1, 1), (1, 3), (2, 2)])
+@pytest.mark.parametrize("slow_down", [PAIR, {}])
+def test_models_that_were_idle_take_longer(B, slow_down):
+    system = RoutedSystem(**TWO, N=4, slow_down=slow_down, grid_ms=0.01, wake_ms=[1.74, 3.21])
+    low, high = simulate(system, B, slow_down)
+    assert high / low < 1.02
+    assert low <= solve_chain(system, B).throughput_tok_s <= high
+    awake = replace(system, wake_ms=None)
+    assert not low <= solve_chain(awake, B).throughput_tok_s <= high
 
 
 def test_three_models_agree_with_an_independent_simulation():

@@ -72,7 +72,10 @@ def test_plain_is_a_table():
         ({"waiting": [[3, 0], [1, 0]]}, "state 0: waiting and running requests must be 2"),
         ({"launches": [[2, 0], [2, 0]]}, "state 1: more is launched than waits"),
         ({"launches": [[0, 0], [0, 0]]}, "state 0: nothing runs"),
-        ({"remaining": [[0, 0], [1, 5]]}, "state 1: an idle model has remaining work"),
+        (
+            {"remaining": [[2, 0], [1, 5]]},
+            "state 1: an idle model takes longer to wake than in other states",
+        ),
         (
             {"waiting": [[2, 0], [0, 1]], "launches": [[2, 0], [0, 1]]},
             "state 1: a busy model launches",

@@ -65,6 +65,7 @@ def phased_cases(draw):
         "entry": entry,
         "B": (B0, draw(st.integers(1, N - B0 + 1))),
         "restart": draw(st.integers(0, U - 1)),
+        "wake": [draw(st.integers(0, 3)) for _ in range(2)],
     }
 
 
@@ -73,8 +74,8 @@ def phased_cases(draw):
 def test_against_an_independent_chain(case):
     expected = phase_reference(**case)
     work, added = case.pop("work"), case.pop("added")
-    B, restart = case.pop("B"), case["restart"]
-    system = phased(**case, latency=work, added=added, grid_ms=1.0)
+    B, restart, wake_ms = case.pop("B"), case["restart"], case.pop("wake")
+    system = phased(**case, latency=work, added=added, grid_ms=1.0, wake_ms=wake_ms)
     chain = solve_chain(system, B)
     assert chain.throughput_tok_s == pytest.approx(1000 * expected.throughput, rel=1e-9)
     if restart in system.reached_phases:

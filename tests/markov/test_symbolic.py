@@ -72,8 +72,8 @@ def test_agrees_with_the_numeric_chain_for_every_p(N, B):
         assert result.at(p=value) == pytest.approx(numeric, rel=1e-12)
 
 
-@settings(max_examples=40)
-@given(cases(max_N=3, max_units=3))
+@settings(max_examples=60)
+@given(st.one_of(cases(max_N=3, max_units=3), cases(max_N=3, max_units=3, max_wake=2)))
 def test_agrees_with_the_numeric_chain_on_random_systems(case):
     chain = solve_chain(case.system, case.B)
     assume(chain.states <= 12)
@@ -142,6 +142,8 @@ def test_latencies_off_the_grid():
     system = r2r(2, latency_ms=[[6.0, 6.05], 27.93])
     with pytest.raises(UsageError, match=r"latency_ms\[0\]\[1\]: 6.05 ms is not a whole number"):
         symbolic_throughput(system, (1, 2))
+    with pytest.raises(UsageError, match=r"wake_ms\[1\]: 0.25 ms is not a whole number"):
+        symbolic_throughput(r2r(2, wake_ms=[0.2, 0.25]), (1, 2))
 
 
 def test_several_recurrent_classes():

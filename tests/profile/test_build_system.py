@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import profile_making as making
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,3 +197,18 @@ def test_a_latency_that_vanishes_on_the_grid_is_refused():
     first, second = caught.value.problems  # once for each model
     assert first.startswith("Qwen3-0.6B: a step of 5.3857 ms vanishes on a grid of 100 ms; use a ")
     assert second.startswith("Qwen3-32B: ")
+
+
+def test_waking_follows_the_model_by_name(tmp_path):
+    """A profile with it is written and read again; the routing has another order of models."""
+    woken = {"value_ms": 1.25, "provenance": making.PROVENANCE}
+    swapped = making.routing([[0, 1], [1, 0]])
+    swapped["models"] = swapped["models"][::-1]
+    models = [making.model("m0", wake=woken), making.model("m1")]
+    loaded = making.profile(models, routing=swapped)
+    path = tmp_path / "woken.json"
+    path.write_text(loaded.profile.model_dump_json(by_alias=True))
+    again = load_profile(path)
+    assert again.profile == loaded.profile
+    assert build_system(again, 2).models == ("m1", "m0")
+    assert build_system(again, 2).wake_ms.tolist() == [0.0, 1.25]

@@ -53,6 +53,11 @@ def test_built_in_profiles_warn_of_what_is_known_about_them_only(name):
             "given as milliseconds?",
         ),
         (
+            {"wake": {"value_ms": 1500.0, "provenance": PROVENANCE}},
+            "models[0].wake.value_ms: 1500 ms is long for waking m0; microseconds given as "
+            "milliseconds?",
+        ),
+        (
             {"extend": {**decode([1], [[2500.0], [9e4]]), "new_tokens": [1, 4]}},
             "models[0].extend.latency_ms: 2500 ms is long for the shortest step of m0, extend; "
             "microseconds given as milliseconds?",

@@ -16,7 +16,12 @@ from trmodel.runtime.bench.point import difference, measure_point, vectors_up_to
 from trmodel.runtime.bench.results import append_point, read_points
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
-from trmodel.runtime.bench.validate import realised, run_context, validate
+from trmodel.runtime.bench.validate import (
+    realised,
+    run_context,
+    validate,
+    with_own_latencies,
+)
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.counters import Counters, quantile_s, summary
 from trmodel.runtime.messages import Sampling
@@ -59,6 +64,14 @@ def test_five_points_are_as_predicted(measured):
     ]
     errors = [each.own_error_percent for each in validate(slow, loaded).points]
     assert np.mean(errors) < np.mean([each.own_error_percent for each in found.points]) - 6.0
+
+
+def test_a_run_has_its_waking_in_its_own_steps():
+    system = replace(build_system(load_profile("a100-paper"), 2), wake_ms=[1.0, 2.0])
+    silent = {"steps": {"1": {"count": 5, "mean_ms": 7.5}}, "route_ms": 0.1, "arrivals": []}
+    own = with_own_latencies(system, {"per_model": [silent, silent]})
+    assert own.latency_ms.tolist() == [[7.5, 7.5]] * 2
+    assert not own.wake_ms.any()
 
 
 def _slower(model):

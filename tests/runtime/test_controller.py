@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from trmodel.runtime.bench.loop import ClosedLoop
 from trmodel.runtime.bench.target import InProcess, wait_for
 from trmodel.runtime.bench.validate import validate
 from trmodel.runtime.config import ServerConfig
-from trmodel.runtime.controller import FEWEST_OF_A_SIZE, Controller, latencies
+from trmodel.runtime.controller import FEWEST_OF_A_SIZE, Controller, _job, latencies
 from trmodel.runtime.estimate import Estimated
 from trmodel.runtime.front import Front
 from trmodel.runtime.plan import make_plan
@@ -189,7 +190,7 @@ def test_an_idle_server_is_left_as_it_is(shifting):
 
 
 def test_measured_step_times_replace_those_of_the_profile():
-    system = build_system(load_profile("a100-paper"), 4)
+    system = replace(build_system(load_profile("a100-paper"), 4), wake_ms=[1.0, 2.0])
     many, few = FEWEST_OF_A_SIZE, 1
     steps = ({1: (many, many * 0.009), 2: (few, few * 0.009)}, {3: (few, few * 0.03)})
     ones = np.ones((2, 2))
@@ -197,4 +198,6 @@ def test_measured_step_times_replace_those_of_the_profile():
     latency, measured = latencies(system, found)
     assert latency[0] == pytest.approx([9.0] * 4)
     assert latency[1].tolist() == system.latency_ms[1].tolist()
-    assert not measured
+    assert measured.tolist() == [True, False]
+    # Among the measured steps are those of a model that was idle; the profile's are without.
+    assert _job(system, found, 4, ((1, 1),)).wake_ms == (0.0, 2.0)

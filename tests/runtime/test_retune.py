@@ -1,5 +1,7 @@
 """What the tuner's process answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,14 +13,16 @@ N = 8
 P = 0.5
 
 
-def answered(handoff_ms):
+def answered(handoff_ms, wake_ms=(0.0, 0.0)):
     system = build_system(load_profile("a100-paper"), N, p=P)
+    system = replace(system, wake_ms=wake_ms)
     told = {
         name: getattr(system, name).tolist()
         for name in ("latency_ms", "transition_probability", "committed_tokens", "slow_down")
     }
     job = Job(
         models=system.models,
+        wake_ms=wake_ms,
         handoff_ms=(handoff_ms * (1.0 - np.eye(2))).tolist(),
         entry=system.entry,
         max_batch=system.max_batch,
@@ -32,8 +36,9 @@ def answered(handoff_ms):
     return system, retune(job)
 
 
-def test_thresholds_are_those_of_the_offline_tuner_and_the_gain_is_that_of_the_chain():
-    system, answer = answered(0.0)
+@pytest.mark.parametrize("wake_ms", [(0.0, 0.0), (2.0, 5.0)])
+def test_thresholds_are_those_of_the_offline_tuner_and_the_gain_is_that_of_the_chain(wake_ms):
+    system, answer = answered(0.0, wake_ms)
     new, present = (predict_chain(system, B) for B in (answer.vectors[N - 1], (1, 1)))
     assert answer.new_tok_s == pytest.approx(new.throughput_tok_s)
     assert answer.present_tok_s == pytest.approx(present.throughput_tok_s)

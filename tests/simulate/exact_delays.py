@@ -22,7 +22,7 @@ class FollowedRequests:
         everyone = tuple(range(system.N))
         start = [() for _ in range(system.M)]
         start[system.entry] = everyone
-        first = self._launch(start, [()] * system.M, [0] * system.M)
+        first = self._launch(start, [()] * system.M, [0] * system.M, [])
         self.states, self.number, self.moves = [first], {first: 0}, []
         for state in self.states:  # grows as it is walked through
             self.moves.append(self._moves(state))
@@ -32,13 +32,14 @@ class FollowedRequests:
                     self.states.append(target)
         self.pi = self._stationary()
 
-    def _launch(self, queues, batches, left):
+    def _launch(self, queues, batches, left, ended):
         queues, batches, left = list(queues), list(batches), list(left)
         for i in range(self.system.M):
             if not batches[i] and len(queues[i]) >= self.B[i]:
                 size = min(len(queues[i]), self.system.max_batch[i])
                 batches[i], queues[i] = queues[i][:size], queues[i][size:]
                 left[i] = int(self.system.latency_units[i, size - 1])
+                left[i] += 0 if i in ended else int(self.system.wake_units[i])
         return tuple(queues), tuple(batches), tuple(left)
 
     def _moves(self, state):
@@ -60,7 +61,7 @@ class FollowedRequests:
                 fate[r] = (j, float(self.system.committed_tokens[i, j]))
             running = [() if i in ended else batches[i] for i in range(M)]
             rest = [left[i] - time if running[i] else 0 for i in range(M)]
-            moves.append((time, probability, fate, self._launch(after, running, rest)))
+            moves.append((time, probability, fate, self._launch(after, running, rest, ended)))
         return moves
 
     def _stationary(self):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trmodel.errors import UsageError
+from trmodel.markov import solve_chain
 from trmodel.simulate import simulate
 from trmodel.simulate.comparators import (
     one_model_only,
@@ -73,6 +74,18 @@ def test_requests_batch_continuously():
     case = request_level(system(), 50.0, 1e5)
     found = simulate(case.system, case.B, batches=20_000)
     assert found.ledger.threshold_wait_ms == pytest.approx(0.0, abs=1e-9)
+
+
+def test_models_that_fall_idle_are_woken():
+    """With replies of one token, at N = 1: by a question that is not for the same model again."""
+    woken = system(1, wake_ms=[1.5, 2.5])
+    q = 0.4
+    case = request_level(woken, 100 * q, 1.0)
+    step_ms = (1 - q) * (SMALL[0] + q * 1.5) + q * (LARGE[0] + (1 - q) * 2.5)
+    exact = solve_chain(case.system, case.B).throughput_tok_s
+    assert exact == pytest.approx(1000 / step_ms)
+    only = one_model_only(woken, 1)
+    assert solve_chain(only.system, only.B).throughput_tok_s == pytest.approx(1000 / LARGE[0])
 
 
 def test_shares_of_tokens():

@@ -15,7 +15,7 @@ from trmodel.simulate.state import INTER_TOKEN
 SURE = 0.9999
 
 
-def system(N, latency=((3.0, 4.0, 4.0), (7.0, 8.0, 10.0)), max_batch=None):
+def system(N, latency=((3.0, 4.0, 4.0), (7.0, 8.0, 10.0)), max_batch=None, wake_ms=None):
     return RoutedSystem(
         ["small", "large"],
         [list(row)[:N] for row in latency],
@@ -24,6 +24,7 @@ def system(N, latency=((3.0, 4.0, 4.0), (7.0, 8.0, 10.0)), max_batch=None):
         N,
         grid_ms=1.0,
         max_batch=max_batch,
+        wake_ms=wake_ms,
     )
 
 
@@ -35,6 +36,7 @@ CASES = [
     (system(3), (1, 3)),
     (system(3, max_batch=2), (1, 2)),
     (system(3, max_batch=1), (1, 1)),
+    (system(3, wake_ms=[1.0, 2.0]), (1, 2)),
 ]
 
 

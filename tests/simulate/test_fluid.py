@@ -31,11 +31,13 @@ def test_the_simulated_system_approaches_its_fluid_limit(latency, share):
 
 
 @pytest.mark.parametrize(("B", "N"), [((1, 1), 5), ((2, 1), 6), ((3, 2), 7), ((1, 4), 5)])
-def test_where_routing_is_deterministic_the_limit_is_exact(B, N):
+@pytest.mark.parametrize("wake_ms", [None, [2.5, 4.0]])
+def test_where_routing_is_deterministic_the_limit_is_exact(B, N, wake_ms):
     sizes = np.arange(1, N + 1)
     system = RoutedSystem(
-        ["a", "b"], [4.0 + sizes, 9.0 + 2 * sizes], [[0, 1], [1, 0]], np.ones((2, 2)), N
-    )
+        ["a", "b"], [4.0 + sizes, 9.0 + 2 * sizes], [[0, 1], [1, 0]], np.ones((2, 2)), N,
+        wake_ms=wake_ms,
+    )  # fmt: skip
     exact = solve_chain(system, B).throughput_tok_s
     # The limit averages over whole completions of a periodic orbit that it need not hit.
     assert fluid(system, B).throughput_tok_s == pytest.approx(exact, rel=2e-3)

@@ -24,9 +24,12 @@ def r2r(N, **changes):
     )
 
 
-@pytest.mark.parametrize(("N", "slow_down"), [(4, None), (6, None), (4, {(0, 1): (1.7, 1.2)})])
-def test_the_exported_rule_reaches_its_predicted_throughput(N, slow_down, tmp_path):
-    system = r2r(N, slow_down=slow_down)
+@pytest.mark.parametrize(
+    ("N", "changes"),
+    [(4, {}), (6, {}), (4, {"slow_down": {(0, 1): (1.7, 1.2)}}), (4, {"wake_ms": [2.0, 5.0]})],
+)
+def test_the_exported_rule_reaches_its_predicted_throughput(N, changes, tmp_path):
+    system = r2r(N, **changes)
     best = best_launch_rule(system)
     best.table.save(tmp_path / "rule.json")
     table = load_launch_table(tmp_path / "rule.json")

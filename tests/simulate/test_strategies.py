@@ -45,6 +45,23 @@ def test_closed_forms_of_the_strategies_that_take_turns(compared, name, closed_f
     assert found.strategy == name
 
 
+def test_models_that_take_turns_are_woken_for_each():
+    N, wakes = 4, (1.3, 2.9)
+    woken = replace(paper(N), wake_ms=wakes)
+    found = compare_strategies(woken, (1, 3), confidence=0.999, batches=300_000).simulations
+    handed_over = 1.0 - (1.0 - P) ** N
+    step_ms = 1000.0 * N / step_sync_tok_s(N) + handed_over * sum(wakes)
+    # A round of step-sync commits N tokens; one of model-sync a run of every request, N / P.
+    run_ms = 1000.0 * N / P / model_sync_tok_s(N) + sum(wakes)
+    for name, expected in (("step-sync", N / step_ms), ("model-sync", N / P / run_ms)):
+        T = found[name].throughput_tok_s
+        assert T.low < 1000.0 * expected < T.high
+        assert T.half_width < 0.01 * T.value
+    for name, B in (("eager", (1, 1)), ("delayed", (1, 3))):
+        T = found[name].throughput_tok_s
+        assert T.low < predict_chain(woken, B).throughput_tok_s < T.high
+
+
 def test_the_others_agree_with_the_exact_chain(compared):
     for name in ("eager", "delayed"):
         found = compared.simulations[name]
