@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,7 @@ def test_a_cycle_lasts_longer_the_rarer_a_model_is_visited():
     system = random_system(7, N=4).with_p(0.5)
     assert cycle_ms(system.with_p(0.01)) > 10 * cycle_ms(system)
     assert cycle_ms(system) >= system.latency_ms.max()
+    assert cycle_ms(replace(system, wake_ms=[3.0, 50.0])) > cycle_ms(system) + 50.0
 
 
 def test_handoff_delays_count_and_are_said():
