@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ HELD_UP_PERCENT, TRIES = 2.0, 3
 Setting = tuple[int, tuple[int, ...]]
 
 
+@cache
 def representative_seed(N: int, p: float, most_steps: int = 600, tried: int = 200) -> int:
     """Return a seed at which N requests hand over about as often as p says, soon and later on.
 
@@ -66,15 +68,15 @@ def measured(
     settings: Sequence[Setting],
     seconds: float,
     file: Path | None,
-    rounds: int = 1,
+    times: int = 1,
     reply_tokens: int = REPLY_TOKENS,
 ) -> list[dict[str, Any]]:
-    """Measure what the file does not have yet, each setting once in every round."""
+    """Measure what the file does not have yet of each setting, so many times; return all points."""
     seeds = {N: representative_seed(N, P) for N in {N for N, _ in settings}}
     points = read_points(file) if file is not None and file.exists() else []
     points = [point for point in points if (point["N"], tuple(point["B"])) in settings]
     there = Counter((point["N"], tuple(point["B"])) for point in points)
-    for number in range(1, rounds + 1):
+    for number in range(1, times + 1):
         for N, B in settings:
             if there[N, B] >= number:
                 continue

@@ -15,16 +15,16 @@
 #
 # Two tiny models (0.66 and 26 million parameters, random weights) are served by the executor on
 # SGLang's engine on a CPU, each on a core of its own, routed as R2R does at p = 0.35.
-# `trmodel profile measure --engine sglang` measured engines and executor into a profile, and
-# `benchmarks/sglang_grid.py` then throughput at N = 1, 4, 8 under three thresholds each; both are
-# in `data/`. Here the model predicts the same from that profile.
+# `benchmarks/sglang_grid.py` measured engines and executor into a profile, as `trmodel profile
+# measure --engine sglang` does, and in turns with that throughput at N = 1, 4, 8 under three
+# thresholds each; both are in `data/`. Here the model predicts the same from that profile.
 #
 # Run it as a notebook (jupytext pairs it) or as a script; figures and numbers go to `reports/`. With
 #
 #     python scripts/make_tiny_models.py build/models
 #     python notebooks/04_predicted_measured_sglang.py --remeasure build/models
 #
-# in an environment of `make sglang-cpu` it measures again first, which takes ten minutes.
+# in an environment of `make sglang-cpu` it measures again first, which takes a quarter of an hour.
 
 # %%
 # %matplotlib inline
@@ -60,7 +60,7 @@ points = read_points(POINTS)
 # ## What was measured
 #
 # Decode steps by batch and context and extends by batch and new tokens are the engine's alone. What
-# whole steps of the executor take beyond them is the overhead.
+# whole steps of the executor take beyond them is the overhead, and the wake where a model was idle.
 
 # %%
 names = profile.profile.model_names
@@ -80,10 +80,15 @@ save_figure(figure, REPORTS / f"{NAME}_tables.png")
 
 # %%
 overheads = [model.overhead.value_ms for model in profile.profile.models]
+wakes = [model.wake.value_ms for model in profile.profile.models]
 slow_down = profile.profile.slow_downs[0].factors
 handoff = profile.profile.handoff.latency_ms
-for model, overhead, factor in zip(profile.profile.models, overheads, slow_down, strict=True):
-    print(f"{model.name}: overhead {overhead:.2f} ms, {factor:.2f} times as long beside the other")
+found = zip(profile.profile.models, overheads, wakes, slow_down, strict=True)
+for model, overhead, wake, factor in found:
+    print(
+        f"{model.name}: overhead {overhead:.2f} ms, wake {wake:.2f} ms, {factor:.2f} times as long "
+        "beside the other"
+    )
     print("   ", model.overhead.provenance.note)
 print(f"handoff {handoff:.2f} ms")
 
@@ -132,9 +137,12 @@ steps = [
         "model": model.name,
         "step of one, ms": f"{model.decode.rows[0][0]:.2f} to {model.decode.rows[-1][0]:.2f}",
         "overhead, ms": f"{overhead:.2f}",
+        "wake, ms": f"{wake:.2f}",
         "times as long beside the other": f"{factor:.2f}",
     }
-    for model, overhead, factor in zip(profile.profile.models, overheads, slow_down, strict=True)
+    for model, overhead, wake, factor in zip(
+        profile.profile.models, overheads, wakes, slow_down, strict=True
+    )
 ]
 rows = [
     {"N": row["N"], "B": row["B"], "context": point.context} | row
@@ -163,7 +171,7 @@ lines = [
     f"Mean absolute error {found.mean_error_percent:.1f} %, largest "
     f"{found.max_error_percent:.1f} %; with the runs' own step times "
     f"{found.mean_own_error_percent:.1f} % on average. Runs of one setting differ by up to "
-    f"{drift:.0f} % in measured throughput: the machine drifts, from the profile's time on.",
+    f"{drift:.0f} % in measured throughput: the machine drifts, under profile and points alike.",
     "",
     *table(found.ranking_rows()),
     "",

@@ -38,6 +38,7 @@ def test_from_two_models_to_thresholds(models, tmp_path, monkeypatch):
         assert model.extend.new_tokens == (1, 4)
         assert model.extend.context_tokens == profile.context_tokens == 64
         assert model.overhead.value_ms >= 0.0
+        assert model.wake.value_ms >= 0.0
         assert model.decode.provenance.method == "measured"
     assert large.decode.rows[0][0] > 2.0 * small.decode.rows[0][0]
     # Keys and values of all layers, heads and dimensions in float32.

@@ -85,7 +85,7 @@ class LaunchTable:
             ),
             "more is launched than waits": (self.launches > self.waiting).any(axis=1),
             "a busy model launches": ((self.launches > 0) & (self.running > 0)).any(axis=1),
-            "an idle model takes longer to wake than in other states": (
+            "an idle model takes less to wake than in other states, and not 0": (
                 (waking > 0) & (waking < waking.max(axis=0, initial=0))
             ).any(axis=1),
             "nothing runs": (self.launches + self.running).sum(axis=1) == 0,

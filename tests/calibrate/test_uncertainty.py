@@ -178,6 +178,10 @@ def test_drivers_are_the_gains_with_one_property_switched_off():
     assert drivers["contention"].gain_without_percent == pytest.approx(gain(two(slow_down=None)))
     constant = two(latency_ms=[5.4, 25.5])
     assert drivers["batch growth"].gain_without_percent == pytest.approx(gain(constant))
+    waking = two(wake_ms=[1.0, 3.0])
+    drivers = {d.name: d for d in gain_drivers(waking, (1, 3))}
+    assert drivers["waking"].gain_percent == pytest.approx(gain(waking))
+    assert drivers["waking"].gain_without_percent == pytest.approx(gain(two()))
     listed = gain_drivers(two(), (1, 3))
     assert [abs(d.effect_points) for d in listed] == sorted(
         (abs(d.effect_points) for d in listed), reverse=True

@@ -74,7 +74,7 @@ def test_plain_is_a_table():
         ({"launches": [[0, 0], [0, 0]]}, "state 0: nothing runs"),
         (
             {"remaining": [[2, 0], [1, 5]]},
-            "state 1: an idle model takes longer to wake than in other states",
+            "state 1: an idle model takes less to wake than in other states, and not 0",
         ),
         (
             {"waiting": [[2, 0], [0, 1]], "launches": [[2, 0], [0, 1]]},

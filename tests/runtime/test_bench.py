@@ -9,7 +9,7 @@ from calm import as_predicted, held_up, measure_calmly
 
 from trmodel.errors import InfeasibleError, InputError, TrmodelError
 from trmodel.launch import is_live
-from trmodel.profile import build_system, load_profile
+from trmodel.profile import Wake, build_system, load_profile
 from trmodel.routing import load_routing
 from trmodel.runtime.bench.loop import PROMPT
 from trmodel.runtime.bench.point import difference, measure_point, vectors_up_to
@@ -121,7 +121,11 @@ def test_figures_of_a_point_agree_with_each_other(measured):
 def test_the_measured_profile_tunes(measured):
     steps, _ = measured
     like = load_profile("a100-paper").profile
+    wake = Wake(value_ms=5.0, provenance=like.models[0].decode.provenance)
+    waking = [model.model_copy(update={"wake": wake}) for model in like.models]
+    like = like.model_copy(update={"models": tuple(waking)})
     profile = steps.profile(like, "own", "test", None)
+    assert [model.wake for model in profile.models] == [None, None], "it is in the whole steps"
     small, large = (model.decode for model in profile.models)
     # The engine waits for 6.0 and 27.9 ms; the rest is the executor's, or a busy machine's.
     assert 6.0 < small.latency_ms[0] < 8.0

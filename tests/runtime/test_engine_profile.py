@@ -9,12 +9,12 @@ import pytest
 
 import trmodel
 from trmodel.cli.main import main
-from trmodel.errors import UsageError
+from trmodel.errors import TrmodelError, UsageError
 from trmodel.profile import Profile, build_system, load_profile
 from trmodel.routing import load_routing
 from trmodel.runtime.bench.engine_document import decode_table, extend_table
 from trmodel.runtime.bench.engine_overhead import beyond
-from trmodel.runtime.bench.engine_profile import measure_engines
+from trmodel.runtime.bench.engine_profile import EngineMeasurements, measure_engines
 from trmodel.runtime.bench.engine_tables import (
     PAIR_TRIES,
     PASSES,
@@ -43,14 +43,16 @@ def test_contexts_reach_the_largest_and_no_two_are_far_apart():
 
 def test_a_grid_fits_into_the_room_there_is():
     grid = choose_grid([1, 2, 4], 300)
-    assert grid.new_tokens == (2, 4, 8, 32)
+    assert grid.new_tokens == grid.grown == (2, 4, 8, 32)
     assert grid.contexts[-1] + 2 * max(grid.new_tokens) + GROWTH <= 300
     given = choose_grid([1], 300, [10, 50, 30], [1, 5, 3])
     assert (given.new_tokens, given.middle, given.above) == ((3, 5), 30, 50)
     two = choose_grid([1], 300, [10, 250])
-    assert (two.middle, two.above, two.new_tokens) == (10, 250, (2, 4, 8))
+    assert (two.middle, two.above) == (10, 250)
+    assert (two.new_tokens, two.grown) == ((2, 4, 8, 32), (2, 4, 8))
     one = choose_grid([1], 300, [10])
-    assert (one.middle, one.above) == (10, 10)
+    assert (one.middle, one.above, one.grown) == (10, 10, ())
+    assert choose_grid([1], 2048, new_tokens=[512]).new_tokens == (512,)
     with pytest.raises(UsageError, match="there is room for 300"):
         choose_grid([1], 300, contexts=[280])
     with pytest.raises(UsageError, match="there is room for 300"):
@@ -133,17 +135,26 @@ def test_growth_with_context_is_between_none_and_that_of_every_token_by_itself()
     grid = choose_grid([1], 500, [50, 100, 200], [2, 4])
 
     def growth(decode_ms, extend_ms):
-        found = {cell: [Times([7.0] * 4, [0.1] * 4)] for cell in grid.cells}
-        found[1, 200, 1] = [Times([7.0 + decode_ms] * 4, [0.1] * 4)]
-        found[1, 200, 4] = [Times([7.0 + extend_ms] * 4, [0.1] * 4)]
-        return Tables.of(grid, found).growth[4]
+        def passes(longer_ms):
+            return [Times([7.0 + ms] * 4, [0.1] * 4) for ms in np.broadcast_to(longer_ms, 3)]
 
-    assert growth(1.0, 2.5) == pytest.approx(2.5)
-    assert growth(1.0, 9.0) == 4.0
-    assert growth(1.0, -1.0) == 0.0
-    assert growth(-0.1, 2.0) == 1.0, "nothing to compare with"
+        found = {cell: passes(0.0) for cell in grid.cells}
+        found[1, 200, 1] = passes(decode_ms)
+        found[1, 200, 4] = passes(extend_ms)
+        return Tables.of(grid, found).growth
+
+    assert growth(1.0, 2.5)[1] == pytest.approx(2.5)
+    assert growth(1.0, 9.0)[1] == 4.0
+    assert growth(1.0, -1.0)[1] == 0.0
+    assert growth(-0.1, 2.0) == (), "nothing to compare with"
+    assert growth([1.0, -0.8, 0.2], 2.0) == (), "no more than chance"
     alone = choose_grid([1], 500, [100], [2, 4])
-    assert extend_table(tables_of(Law(), alone), "here").context_growth == (1.0, 1.0, 1.0)
+    assert extend_table(tables_of(Law(), alone), "here").context_growth is None
+    some = choose_grid([1], 500, [100, 420], [2, 16, 32])
+    assert some.grown == (2, 16)
+    extend = extend_table(tables_of(Law(), some), "here")
+    assert extend.context_growth == (1.0, *(pytest.approx(k**0.5, abs=1e-3) for k in (2, 16, 16)))
+    assert "2, 16 new tokens from context 100 to 420" in extend.provenance.note
 
 
 def test_slow_downs_are_of_each_model_beside_each_other():
@@ -256,6 +267,9 @@ def test_slow_downs_are_no_less_than_those_of_the_engines_and_nothing_is_negativ
     for more in beyond(found, bare, routing, np.ones((2, 2))):
         assert min(more.step_ms, more.request_ms, more.wake_ms) >= 0.0
         assert more.mean_ms < 0.0
+    found.points[0]["per_model"][1]["steps"] = {}
+    with pytest.raises(TrmodelError, match=r"Qwen3-32B: made no step in the executor; measure"):
+        beyond(found, bare, routing, np.ones((2, 2)))
 
 
 def test_the_replay_engine_measured_directly_is_what_it_replays():
@@ -275,11 +289,14 @@ def test_the_replay_engine_measured_directly_is_what_it_replays():
     assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
     with pytest.raises(UsageError, match="rounds: must be at least 1"):
         measure_engines(config, 2, rounds=0)
+    with pytest.raises(UsageError, match="the engines come first"):
+        EngineMeasurements(config, 2).profile("too early")
     for model, latency in zip(profile.models, (6.0, 27.9), strict=True):
         # Longer on a machine that is busy with something else, never shorter.
         assert latency <= min(model.decode.latency_ms) < 1.5 * latency
         assert model.extend.new_tokens == (1, 2)
         assert 0.0 <= model.overhead.value_ms < 0.5 * latency
+        assert 0.0 <= model.wake.value_ms < 0.5 * latency
         assert "steps" in model.overhead.provenance.note
     assert profile.obtained == "measured"
     assert profile.context_tokens == 64
@@ -287,6 +304,19 @@ def test_the_replay_engine_measured_directly_is_what_it_replays():
     assert profile.handoff.latency_ms > 0.0
     assert profile.routing.transition_probability[0] == pytest.approx((0.7, 0.3))
     assert trmodel.tune(profile, N=[2]).row(2).B
+
+
+def test_what_the_replay_engine_takes_longer_after_being_idle_is_the_wake(tmp_path):
+    data = load_profile("a100-paper").profile.model_dump(by_alias=True, mode="json")
+    source = {"method": "assumed", "source": "test"}
+    for model in data["models"]:
+        model["wake"] = {"value_ms": 8.0, "provenance": source}
+    (tmp_path / "waking.json").write_text(json.dumps(data))
+    config = ServerConfig(profile=str(tmp_path / "waking.json"), p=0.35)
+    profile = measure_engines(config, 4, contexts=[64], new_tokens=[2], seconds=1.0, warm_up=0.5)
+    for model, latency in zip(profile.models, (6.0, 27.9), strict=True):
+        assert min(model.decode.latency_ms) < 1.2 * latency, "the engine alone is never idle"
+        assert 5.0 < model.wake.value_ms < 11.0
 
 
 def test_measuring_directly_is_refused_where_it_makes_no_sense(tmp_path, monkeypatch, capsys):
@@ -298,6 +328,7 @@ def test_measuring_directly_is_refused_where_it_makes_no_sense(tmp_path, monkeyp
     for line, why, code in [
         ("--url http://127.0.0.1:9 --engine sglang", "--engine: needs --config", 2),
         ("--config replay.yaml --contexts 64", "only sglang engines are timed directly", 2),
+        ("--config replay.yaml --rounds 2", "only sglang engines are timed directly", 2),
         ("--config real.yaml --new-tokens 4 --like a100", "--like: with sglang", 2),
         ("--config replay.yaml --engine sglang", "models: the sglang engine needs them", 4),
         ("--config real.yaml", "nowhere", 4),

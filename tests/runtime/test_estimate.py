@@ -24,6 +24,7 @@ class Server:
             "transitions": [0, 0],
             "committed": [0, 0],
             "batches": {},
+            "idle_starts": {},
             "arrivals": [[0, 0.0], [0, 0.0]],
             "route_s": 0.0,
         }
@@ -38,13 +39,15 @@ class Server:
             transitions = np.add(values["transitions"], moves[model]).tolist()
             committed = np.add(values["committed"], tokens[model]).tolist()
             count, took, squares = values["batches"].get("2", (0, 0.0, 0.0))
-            batches = {"2": [count + 5, took + 5 * STEP_S, squares]}
+            batches = {"2": [count + 4, took + 4 * STEP_S, squares]}
+            idle = values["idle_starts"].get("2", 0) + 1
             came = [[0, 0.0], [0, 0.0]]
             came[1 - model] = [away, away * (HANDOFF_S + ROUTE_S)]
             told[model] = values | {
                 "transitions": transitions,
                 "committed": committed,
                 "batches": batches,
+                "idle_starts": {"2": idle},
                 "arrivals": np.add(values["arrivals"], came).tolist(),
                 "route_s": values["route_s"] + ROUTE_S * sum(moves[model]),
             }
@@ -67,7 +70,8 @@ def test_the_estimate_is_what_was_counted():
     assert high[0, 1] - low[0, 1] == pytest.approx(4 * 0.006, rel=0.1)
     assert P[1].tolist() == [1.0, 0.0]
     assert found.committed_tokens(np.full((2, 2), 7.0)).tolist() == [[1.0, 0.0], [1.0, 7.0]]
-    count, took_s = found.steps[0][2]
+    count, took_s, idle = found.steps[0][2]
+    assert idle == count / 4
     assert took_s / count == pytest.approx(STEP_S)
     assert found.mean_n == 8
     delay = found.handoff_ms(np.full((2, 2), 7.0))

@@ -90,7 +90,8 @@ def test_the_exact_value_is_inside_the_interval(contention, waking):
         B = random_thresholds(rng, system)
         exact = predict_chain(system, B)
         found = simulate(system, B, Options(on_grid=True), seed=n, batches=100_000, confidence=0.99)
-        assert found.little_gap < 2e-3
+        # An end effect of the run, larger where steps are longer.
+        assert found.little_gap < (2e-3 if waking else 1e-3)
         T = found.throughput_tok_s
         inside["throughput"] += covers(T, exact.throughput_tok_s)
         delays = [

@@ -4,6 +4,7 @@ The gain is computed again with one property of the system switched off at a tim
 
 - *batch growth*: a step takes L_i(1) whatever its batch;
 - *contention*: models that run together do not slow each other;
+- *waking*, where there is some: a model that was idle starts as fast as others;
 - *routing*: the entry model hands over half as often, whatever the phase.
 
 The effects do not add up: each is what is missing when that property alone is gone. Thresholds
@@ -27,6 +28,7 @@ from trmodel.system import RoutedSystem
 SMALL = 0.5
 """Percentage points of gain below which a change is not worth a word."""
 UNKNOWN = "no slow-downs in this profile; models that share GPUs have some, which would matter"
+DriverName = Literal["routing", "batch growth", "contention", "waking"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Driver:
         not known what it matters.
     """
 
-    name: Literal["routing", "batch growth", "contention"]
+    name: DriverName
     gain_percent: float
     gain_without_percent: float
     reading: str
@@ -60,7 +62,7 @@ class Driver:
 def gain_drivers(
     system: RoutedSystem, B: Sequence[int], *, limits: Limits = Limits()
 ) -> list[Driver]:
-    """Say which of routing, batch growth and contention drives the gain of B over eager launching.
+    """Say which of routing, batch growth, contention and waking drives the gain of B over eager.
 
     Returns
     -------
@@ -80,15 +82,18 @@ def gain_drivers(
     gain = _gain(system, thresholds, limits)
     constant = np.repeat(system.latency_ms[:, :1], system.N, axis=1)
     rarely = halved_hand_over(system)
-    without: dict[Literal["routing", "batch growth", "contention"], RoutedSystem] = {
+    without: dict[DriverName, RoutedSystem] = {
         "routing": replace(system, transition_probability=rarely),
         "batch growth": replace(system, latency_ms=constant),
         "contention": replace(system, slow_down=np.ones_like(system.slow_down)),
     }
+    if system.wake_ms.any():
+        without["waking"] = replace(system, wake_ms=np.zeros(system.M))
     switch = {
         "routing": f"with half the hand-overs from {system.models[system.entry_model]}",
         "batch growth": "if steps took no longer with larger batches",
         "contention": "if models that run together did not slow each other",
+        "waking": "if models that were idle started as fast as others",
     }
     drivers = []
     for name, changed in without.items():

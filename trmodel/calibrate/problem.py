@@ -3,6 +3,7 @@
 A step of model i with b requests takes L_i(b) + o_i, o_i being its *overhead*, and s_ij(L_i + o_i)
 while model j runs as well, s_ij being its *slow-down* beside j. Both kinds of parameter are fitted
 to the logarithm of measured throughputs, so that every measurement counts by its relative error.
+Waking is the profile's.
 
 Throughput is only piecewise smooth in the parameters. Latencies and the work left at a completion
 are rounded to the grid of the chain, steps of about 1e-4, for which a finer grid is taken here than

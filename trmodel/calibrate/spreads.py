@@ -80,7 +80,7 @@ def drawn_systems(
 
     - Row i of the transition probabilities is logistic-normal: each p_ij relative to p_ii (or, if
       that is 0, to the largest) is multiplied by a log-normal factor. Zeros stay zero.
-    - All latencies of a model are multiplied by one log-normal factor.
+    - All latencies of a model and its waking are multiplied by one log-normal factor.
     - Each slow-down above 1 is multiplied by a log-normal factor and cut at 1. One that is 1 says
       that the models are on GPUs of their own, which is not in doubt.
     - With a fit, its draws of overheads and slow-downs take the place of the nominal ones first.
@@ -109,7 +109,8 @@ def drawn_systems(
         latency, slow_down = system.latency_ms, system.slow_down
         if fitted is not None:
             latency, slow_down = fitted[k]
-        latency = latency * np.exp(_sigma(spreads.latency_percent) * z_latency[k])[:, None]
+        longer = np.exp(_sigma(spreads.latency_percent) * z_latency[k])
+        latency = latency * longer[:, None]
         factor = np.exp(_sigma(spreads.slow_down_percent) * z_slow[k])
         result.append(
             replace(
@@ -117,6 +118,7 @@ def drawn_systems(
                 transition_probability=_probabilities(system, spreads, z_p[k]),
                 latency_ms=np.maximum(latency, system.grid_ms),
                 slow_down=_slowed(slow_down, factor),
+                wake_ms=system.wake_ms * longer,
             )
         )
     return result

@@ -82,10 +82,16 @@ def model_facts(model: ModelProfile) -> str:
         )
     if model.decode.padded_batches is not None:
         lines.append(f"batches padded to: {_listed(model.decode.padded_batches)}")
+    if model.extend is not None and model.extend.context_growth is not None:
+        growth = ", ".join(f"{times:g}" for times in model.extend.context_growth)
+        lines.append(
+            f"extends grow with the context {growth} times as much as decodes, with "
+            f"{_listed(model.extend.new_tokens)} new tokens"
+        )
     if model.overhead is not None:
         lines.append(f"overhead: {model.overhead.value_ms:g} ms, added to every step")
     if model.wake is not None:
-        lines.append(f"wake: {model.wake.value_ms:g} ms, added to a step if idle before")
+        lines.append(f"wake: {model.wake.value_ms:g} ms, added to a step if the model was idle")
     return "\n".join(lines)
 
 

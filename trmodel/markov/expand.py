@@ -69,7 +69,7 @@ def insert_start(
     waiting[entry] = N
     totals(waiting, phase_model, k)
     launch(k, b, r, B, max_batch, work, wake)
-    take_phases(k, b, r, waiting, running, phase_model, alone, added)
+    take_phases(k, b, r, waiting, running, phase_model, work, alone, added)
     keys[0] = _pack(waiting, running, r, shifts)
     table[slot_of(keys[0], keys, table)] = 0
 
@@ -159,7 +159,7 @@ def expand(
                 totals(waiting2, phase_model, k2)
             launch(k2, b2, r2, B, max_batch, work, wake)
             if not plain:
-                take_phases(k2, b2, r2, waiting2, running2, phase_model, alone, added)
+                take_phases(k2, b2, r2, waiting2, running2, phase_model, work, alone, added)
             key = _pack(waiting2, running2, r2, shifts)
             slot = slot_of(key, keys, table)
             target = table[slot]

@@ -30,7 +30,7 @@ MAX_STATES = 2_000
 class State(NamedTuple):
     """Waiting requests k and running ones b of each phase, remaining work r (grid units) by model.
 
-    In a plain system phases are models.
+    In a plain system phases are models. Of an idle model r is the work of waking it.
     """
 
     k: tuple[int, ...]

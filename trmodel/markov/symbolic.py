@@ -107,9 +107,9 @@ def symbolic_throughput(
     LimitError
         If the chain has more than ``max_states`` states.
     UsageError
-        If a latency is not a whole number of grid units, models slow each other, models have
-        several phases, or the chain has several recurrent classes, so that its long run depends
-        on chance.
+        If a latency or waking is not a whole number of grid units, models slow each other, models
+        have several phases, or the chain has several recurrent classes, so that its long run
+        depends on chance.
     """
     thresholds = system.check_thresholds(B)
     require_live(thresholds, system.N)

@@ -140,6 +140,7 @@ def take_phases(
     waiting: IntArray,
     running: IntArray,
     phase_model: IntArray,
+    work: IntArray,
     alone: FloatArray,
     added: FloatArray,
 ) -> None:
@@ -153,6 +154,8 @@ def take_phases(
         (U,) by phase: a new batch has none running yet.
     phase_model
         (U,) model of each phase.
+    work
+        (M, N) L_i(b) in grid units, as `launch` has added it.
     alone, added
         (M, N) L_i(b) and (U,) added time of a request in each phase, in grid units, not rounded.
     """
@@ -163,14 +166,14 @@ def take_phases(
                 composed += running[u]
         if b[i] == composed:
             continue
-        work = alone[i, b[i] - 1]
+        takes = alone[i, b[i] - 1]
         for u in range(len(running)):
             if phase_model[u] == i:
                 # Some are left over only where all are of one phase.
                 running[u] = min(waiting[u], b[i])
                 waiting[u] -= running[u]
-                work += running[u] * added[u]
-        r[i] += int(np.rint(work)) - int(np.rint(alone[i, b[i] - 1]))
+                takes += running[u] * added[u]
+        r[i] += int(np.rint(takes)) - work[i, b[i] - 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from trmodel.arrays import FloatArray
 from trmodel.launch import shown_vector
@@ -213,10 +212,9 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
         latency_ms=_plain(latency),
         transition_probability=_plain(found.transition_probability(system.transition_probability)),
         committed_tokens=_plain(found.committed_tokens(system.committed_tokens)),
-        # Measured steps are as long as they are, what models do to each other and the waking of
-        # those that were idle included.
-        slow_down=_plain(alone if measured.all() else system.slow_down),
-        wake_ms=tuple(np.where(measured, 0.0, system.wake_ms).tolist()),
+        # Measured steps are as long as they are, what models do to each other included.
+        slow_down=_plain(alone if measured else system.slow_down),
+        wake_ms=tuple(map(float, system.wake_ms)),
         handoff_ms=_plain(found.handoff_ms(system.handoff_ms)),
         entry=system.entry,
         max_batch=system.max_batch,
@@ -228,24 +226,29 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
     )
 
 
-def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return step latencies by batch size, (M, N) in ms, and which models were measured, (M,).
+def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, bool]:
+    """Return step latencies by batch size, (M, N) in ms, and whether all models were measured.
 
-    Sizes with few steps take the profile's latency times the mean ratio of measured to profile.
+    Waking is taken off: other thresholds cause it less or more often. Sizes with few steps take
+    the profile's latency times the mean ratio of measured to profile.
     """
     latency = system.latency_ms.copy()
-    measured = np.ones(system.M, dtype=np.bool_)
+    measured = True
     for i, steps in enumerate(found.steps):
-        inside = {size: held for size, held in steps.items() if size <= latency.shape[1]}
-        count = sum(held for held, _ in inside.values())
+        awake_ms = {
+            size: (held, max(1000.0 * took_s - idle * system.wake_ms[i], held * system.grid_ms))
+            for size, (held, took_s, idle) in steps.items()
+            if size <= latency.shape[1]
+        }
+        count = sum(held for held, _ in awake_ms.values())
         if count < FEWEST_OF_A_SIZE:
-            measured[i] = False
+            measured = False
             continue
-        planned = sum(held * latency[i, size - 1] for size, (held, _) in inside.items())
-        latency[i] *= 1000.0 * sum(took_s for _, took_s in inside.values()) / planned
-        for size, (held, took_s) in inside.items():
+        planned = sum(held * latency[i, size - 1] for size, (held, _) in awake_ms.items())
+        latency[i] *= sum(took for _, took in awake_ms.values()) / planned
+        for size, (held, took) in awake_ms.items():
             if held >= FEWEST_OF_A_SIZE:
-                latency[i, size - 1] = 1000.0 * took_s / held
+                latency[i, size - 1] = took / held
     return latency, measured
 
 

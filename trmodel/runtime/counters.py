@@ -57,7 +57,7 @@ class Counters:
         """Whether the running batch is an extend."""
 
     def started(self, batch: Batch) -> None:
-        """Count the waits of a batch that starts."""
+        """Count the waits of a batch that starts, and tell it whether the model was idle."""
         for waited in batch.waited_s:
             idle = max(min(waited, batch.started_at - self._idle_since), 0.0)
             self.threshold_wait_s += idle
@@ -65,7 +65,8 @@ class Counters:
         extended = sum(max(request.unseen - 1, 0) for request in batch.requests)
         self.extended += extended
         self._extends = extended > 0
-        if batch.started_at > self._idle_since:
+        batch.woken = batch.started_at > self._idle_since
+        if batch.woken:
             self.idle_starts[len(batch)] = self.idle_starts.get(len(batch), 0) + 1
         self.context += sum(len(request.token_ids) for request in batch.requests)
 

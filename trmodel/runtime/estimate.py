@@ -33,6 +33,8 @@ FALSE_ALARM = 1e-4
 FEWEST_STEPS = 200
 """Request-steps in either part before a cut is considered."""
 
+Steps = tuple[float, float, float]
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -45,7 +47,8 @@ class Sample:
     transitions, committed
         (M, M) request-steps from i to j, and tokens committed on the way.
     steps
-        By model and batch size: steps and their summed time in seconds.
+        By model and batch size: steps, their summed time in seconds, and those of them before which
+        the model was idle.
     arrivals
         (M, M, 2) handoffs from i taken in by j, and the summed seconds since the engine of i was
         done; without those between machines.
@@ -58,7 +61,7 @@ class Sample:
     ended_at: float
     transitions: FloatArray
     committed: FloatArray
-    steps: tuple[Mapping[int, tuple[float, float]], ...]
+    steps: tuple[Mapping[int, Steps], ...]
     arrivals: FloatArray
     route_s: FloatArray
     n: float
@@ -70,10 +73,8 @@ class Estimated:
 
     Attributes
     ----------
-    transitions, committed, arrivals, route_s
+    transitions, committed, steps, arrivals, route_s
         As in `Sample`.
-    steps
-        By model and batch size: steps and summed time in seconds.
     mean_n
         Mean number of live requests while there were any.
     """
@@ -81,7 +82,7 @@ class Estimated:
     seconds: float
     transitions: FloatArray
     committed: FloatArray
-    steps: tuple[dict[int, tuple[float, float]], ...]
+    steps: tuple[dict[int, Steps], ...]
     arrivals: FloatArray
     route_s: FloatArray
     mean_n: float
@@ -153,7 +154,7 @@ class Estimator:
         """
         transitions, committed = np.zeros((self.M, self.M)), np.zeros((self.M, self.M))
         arrivals, route_s = np.zeros((self.M, self.M, 2)), np.zeros(self.M)
-        steps: list[dict[int, tuple[float, float]]] = [{} for _ in range(self.M)]
+        steps: list[dict[int, Steps]] = [{} for _ in range(self.M)]
         for model, values in counted.items():
             last = self._last.get(model)
             self._last[model] = values
@@ -168,8 +169,9 @@ class Estimator:
             route_s[model] = values["route_s"] - last["route_s"]
             for size, (count, took_s, *_) in values["batches"].items():
                 before = last["batches"].get(size, (0, 0.0))
+                idle = values["idle_starts"].get(size, 0) - last["idle_starts"].get(size, 0)
                 if count > before[0]:
-                    steps[model][int(size)] = (count - before[0], took_s - before[1])
+                    steps[model][int(size)] = (count - before[0], took_s - before[1], idle)
         if not self._samples:
             self._began_at = now
         self._samples.append(
@@ -202,12 +204,12 @@ class Estimator:
     def estimate(self) -> Estimated:
         """Add up the window."""
         zero = np.zeros((self.M, self.M))
-        steps: tuple[dict[int, tuple[float, float]], ...] = tuple({} for _ in range(self.M))
+        steps: tuple[dict[int, Steps], ...] = tuple({} for _ in range(self.M))
         for sample in self._samples:
             for pooled, found in zip(steps, sample.steps, strict=True):
-                for size, (count, took_s) in found.items():
-                    held = pooled.get(size, (0.0, 0.0))
-                    pooled[size] = (held[0] + count, held[1] + took_s)
+                for size, (count, took_s, idle) in found.items():
+                    held = pooled.get(size, (0.0, 0.0, 0.0))
+                    pooled[size] = (held[0] + count, held[1] + took_s, held[2] + idle)
         busy = [sample.n for sample in self._samples if sample.n > 0]
         return Estimated(
             self._samples[-1].ended_at - self._began_at if self._samples else 0.0,

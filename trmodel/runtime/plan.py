@@ -244,7 +244,10 @@ def _engines(
     config: ServerConfig, system: RoutedSystem, real: RealModels | None
 ) -> list[dict[str, Any]]:
     if real is None:
-        return [{"kind": "replay", "latency_ms": row.tolist()} for row in system.latency_ms]
+        return [
+            {"kind": "replay", "latency_ms": row.tolist(), "wake_ms": float(wake_ms)}
+            for row, wake_ms in zip(system.latency_ms, system.wake_ms, strict=True)
+        ]
     import msgspec
 
     from trmodel.runtime.engines.sglang.planning import engine_options

@@ -72,12 +72,15 @@ class Batch:
     ----------
     waited_s
         How long each of them waited.
+    woken
+        Whether the model was idle before.
     """
 
     model: int
     requests: list[Request]
     started_at: float
     waited_s: list[float]
+    woken: bool = False
 
     def __len__(self) -> int:
         return len(self.requests)

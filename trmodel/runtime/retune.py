@@ -32,7 +32,9 @@ class Job(msgspec.Struct, frozen=True):
     Attributes
     ----------
     latency_ms
-        (M, max_live).
+        (M, max_live), without waking.
+    wake_ms
+        (M,)
     handoff_ms
         (M, M). Tuning goes without, by the exact chain; the throughput at ``n`` has them.
     n

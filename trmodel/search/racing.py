@@ -221,7 +221,8 @@ def cycle_ms(system: RoutedSystem) -> float:
     """Mean time between a request's visits to the model that it visits least, without waiting.
 
     With s_i the share of model i in a request's steps in the long run, sum_i s_i L_i / min_i s_i,
-    for the longest steps of all batch sizes and slow-downs. Longer than any single step.
+    for the longest steps of all batch sizes and slow-downs, waking included. Longer than any single
+    step.
     """
     kept = system.restricted()
     # P^n becomes its time average also where it is periodic.

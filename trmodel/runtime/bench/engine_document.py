@@ -130,6 +130,8 @@ def _model(
             "max_batch": max_batch,
             "decode": decode_table(tables, where),
             "extend": extend_table(tables, where),
+            "overhead": None,
+            "wake": None,
             "memory": memory,
         }
     )
@@ -156,16 +158,25 @@ def extend_table(tables: Tables, where: str) -> ExtendTable | None:
     grid = tables.grid
     if not grid.new_tokens:
         return None
+    new = (1, *grid.new_tokens)
+    growth, told = None, ""
+    if tables.growth:
+        # That of the most new tokens timed holds for still more.
+        known = np.interp(new, (1, *grid.grown), (1.0, *tables.growth))
+        growth = tuple(known.round(3).tolist())
+        told = (
+            f" Their growth is that of {', '.join(map(str, grid.grown))} new tokens from context "
+            f"{grid.middle} to {grid.above}, with {grid.middle_batch} requests."
+        )
     decode = {(1, batch): tables.decode[grid.middle, batch] for batch in grid.batches}
     cells = decode | tables.extend
-    new = (1, *grid.new_tokens)
     return ExtendTable(
         batch=grid.batches,
         new_tokens=new,
         latency_ms=tuple(tuple(_rounded(cells[k, b]) for b in grid.batches) for k in new),
         context_tokens=grid.middle,
-        context_growth=tuple(round(growth, 3) for growth in (1.0, *tables.growth.values())),
-        provenance=_provenance(tables.extend.values(), where),
+        context_growth=growth,
+        provenance=_provenance(tables.extend.values(), where, told),
     )
 
 
@@ -173,7 +184,7 @@ def _rounded(timing: Timing) -> float:
     return round(timing.mean_ms, 4)
 
 
-def _provenance(timings: Iterable[Timing], where: str) -> Provenance:
+def _provenance(timings: Iterable[Timing], where: str, more: str = "") -> Provenance:
     """Say how well steps of a table were measured."""
     found = list(timings)
     counts = [timing.count for timing in found]
@@ -196,7 +207,7 @@ def _provenance(timings: Iterable[Timing], where: str) -> Provenance:
             f" Between events on the GPU the same steps took {min(shares):.4g} to "
             f"{max(shares):.4g} % of that."
         )
-    return Provenance(method="measured", source=where, note=told)
+    return Provenance(method="measured", source=where, note=told + more)
 
 
 def _hardware(like: Hardware, config: ServerConfig) -> Hardware:

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from trmodel.arrays import FloatArray
+from trmodel.errors import TrmodelError
 from trmodel.profile import LoadedProfile, build_system
 from trmodel.routing import Routing
 from trmodel.runtime.bench.steps import StepMeasurements
@@ -75,6 +76,11 @@ def beyond(
         What was served; the frequencies are those that each run had.
     engines
         s_ij of the engines alone, at least 1, [M, M].
+
+    Raises
+    ------
+    TrmodelError
+        If a model made no step.
     """
     M = len(found.models)
     cells: list[list[tuple[float, ...]]] = [[] for _ in range(M)]
@@ -95,6 +101,12 @@ def beyond(
                 for size, steps in model["steps"].items()
                 if steps["count"]
             ]
+    for name, each in zip(found.models, cells, strict=True):
+        if not each:
+            raise TrmodelError(
+                f"{name}: made no step in the executor; measure longer, or with a routing that "
+                "uses the model"
+            )
     return [_fit(np.array(each), i, engines[i]) for i, each in enumerate(cells)]
 
 

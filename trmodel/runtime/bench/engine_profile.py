@@ -4,8 +4,8 @@ Nothing is counted twice:
 
 - the *tables* hold the engine's own step, timed alone (`trmodel.runtime.bench.engine_tables`);
 - *slow-downs* are what such a step takes while another engine runs, against alone;
-- the *overhead* is what a whole step of the running executor takes beyond all that
-  (`trmodel.runtime.bench.engine_overhead`);
+- the *overhead* is what a whole step of the running executor takes beyond all that, and the *wake*
+  what it takes still longer if the model was idle (`trmodel.runtime.bench.engine_overhead`);
 - *handoffs* last from the end of that whole step until the request is in the other queue.
 
 All of it may be measured in several rounds. A machine drifts; in rounds it does so under the tables
@@ -86,12 +86,11 @@ def measure_engines(
     """
     if rounds < 1:
         raise UsageError(f"rounds: must be at least 1, got {rounds}")
-    found = EngineMeasurements(config, largest, contexts, new_tokens)
-    step = _Steps(progress, rounds)
+    found = EngineMeasurements(config, largest, contexts, new_tokens, _Steps(progress, rounds))
     for _ in range(rounds):
-        found.time_engines(seconds / SHARE, step)
+        found.time_engines(seconds)
         with running(found.config) as target:
-            found.time_executor(target, seconds, warm_up, step)
+            found.time_executor(target, seconds, warm_up)
     return found.profile(name)
 
 
@@ -102,6 +101,8 @@ class EngineMeasurements:
     ----------
     config, largest, contexts, new_tokens
         As `measure_engines`.
+    steps
+        Counts what is done.
 
     Attributes
     ----------
@@ -115,6 +116,7 @@ class EngineMeasurements:
         largest: int,
         contexts: Sequence[int] | None = None,
         new_tokens: Sequence[int] | None = None,
+        steps: _Steps | None = None,
     ) -> None:
         self.config = config.model_copy(update={"max_live": largest, "thresholds": "eager"})
         self._largest, self._asked = largest, (contexts, new_tokens)
@@ -126,13 +128,13 @@ class EngineMeasurements:
         self._grid: Grid | None = None
         self._passes: list[dict[Cell, list[Times]]] = [{} for _ in self._plan.specs]
         self._factors: Factors = {}
-        self._steps = StepMeasurements(self._plan.names)
+        self._found = StepMeasurements(self._plan.names)
+        self._step = steps or _Steps(None, 1)
 
-    def time_engines(self, seconds: float, done: _Steps | None = None) -> None:
-        """Time every entry of the tables for so long, the engines in processes of their own."""
-        done = done or _Steps(None, 1)
-        plan, M = self._plan, len(self._plan.specs)
-        starting_s = plan.config.transport.starting_s or 60.0
+    def time_engines(self, seconds: float) -> None:
+        """Time the engines in processes of their own, every entry for an eighth of the seconds."""
+        plan, M, step = self._plan, len(self._plan.specs), self._step
+        starting_s, each_s = plan.config.transport.starting_s or 60.0, seconds / SHARE
         with ExitStack() as ended:
             engines = [
                 ended.enter_context(closing(EngineProcess(spec, starting_s))) for spec in plan.specs
@@ -142,15 +144,19 @@ class EngineMeasurements:
                 batches_up_to(self._largest), self._room, *self._asked
             )
             runs = len(settings(self._sizes(grid), M))
-            done.expect(M * PASSES * len(grid.cells) + M * (M - 1) + runs)
+            step.expect(M * PASSES * len(grid.cells) + M * (M - 1) + runs)
             for engine, passes in zip(engines, self._passes, strict=True):
-                time_tables(engine, grid, seconds, done, passes)
-            time_slow_downs(engines, grid, seconds, done, self._factors)
+                time_tables(engine, grid, each_s, step, passes)
+            time_slow_downs(engines, grid, each_s, step, self._factors)
 
-    def time_executor(
-        self, target: Target, seconds: float, warm_up: float, done: _Steps | None = None
-    ) -> None:
-        """Measure whole steps and handoffs of the running executor, after the engines."""
+    def time_executor(self, target: Target, seconds: float, warm_up: float) -> None:
+        """Measure whole steps and handoffs of the running executor.
+
+        Raises
+        ------
+        UsageError
+            If the engines were not timed before.
+        """
         grid, tables = self._timed()
         # The context of the extends: what is measured here is compared with them.
         prompt = (PROMPT * (self._room // len(PROMPT) + 1))[: min(grid.middle, self._room // 2)]
@@ -163,8 +169,8 @@ class EngineMeasurements:
             sizes=self._sizes(grid),
             reply_tokens=min(REPLY_TOKENS, self._room - len(prompt)),
             prompt=prompt,
-            into=self._steps,
-            progress=None if done is None else lambda *_: done(),
+            into=self._found,
+            progress=lambda *_: self._step(),
         )
 
     def profile(self, name: str) -> Profile:
@@ -172,6 +178,8 @@ class EngineMeasurements:
 
         Raises
         ------
+        UsageError
+            If the engines were not timed.
         TrmodelError
             If the executor made too few steps.
         """
@@ -183,7 +191,7 @@ class EngineMeasurements:
             self._ready,
             tables,
             self._factors,
-            self._steps,
+            self._found,
             name,
         )
 

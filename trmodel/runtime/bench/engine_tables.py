@@ -12,6 +12,7 @@ from itertools import permutations
 
 import numpy as np
 
+from trmodel.arrays import FloatArray
 from trmodel.errors import UsageError
 from trmodel.runtime.bench.engine_process import EngineProcess
 from trmodel.runtime.bench.engine_times import GROWTH, Times
@@ -37,23 +38,30 @@ class Grid:
     batches, contexts
         Of decode steps: every batch at every context.
     new_tokens
-        Of extends, from 2 on, in every batch at the middle context, and in the middle one at the
-        context above. A step that reads one token is a decode.
+        Of extends, from 2 on, in every batch at the middle context. A step that reads one token is
+        a decode.
+    grown
+        Those of them that are timed at the context above as well, in the middle batch.
     """
 
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
     new_tokens: tuple[int, ...]
+    grown: tuple[int, ...] = ()
 
     @property
     def middle(self) -> int:
         """The middle context."""
-        return self.contexts[(len(self.contexts) - 1) // 2]
+        return self.contexts[self._at]
 
     @property
     def above(self) -> int:
         """The context above the middle, if there is one; else the middle."""
-        return self.contexts[min((len(self.contexts) + 1) // 2, len(self.contexts) - 1)]
+        return self.contexts[min(self._at + 1, len(self.contexts) - 1)]
+
+    @property
+    def _at(self) -> int:
+        return (len(self.contexts) - 1) // 2
 
     @property
     def middle_batch(self) -> int:
@@ -63,10 +71,11 @@ class Grid:
     @property
     def cells(self) -> tuple[Cell, ...]:
         """What is timed of one model."""
-        extends = [(b, self.middle, k) for k in self.new_tokens for b in self.batches]
-        if self.above > self.middle:
-            extends += [(self.middle_batch, self.above, k) for k in self.new_tokens]
-        return (*((b, c, 1) for c in self.contexts for b in self.batches), *extends)
+        return (
+            *((b, c, 1) for c in self.contexts for b in self.batches),
+            *((b, self.middle, k) for k in self.new_tokens for b in self.batches),
+            *((self.middle_batch, self.above, k) for k in self.grown),
+        )
 
 
 @dataclass(frozen=True)
@@ -127,35 +136,43 @@ class Tables:
     extend
         By new tokens and batch, at the grid's middle context.
     growth
-        By new tokens: how many times as much as a decode extends grow with the context, as between
-        the middle and the one above, in the middle batch; 1 if decodes do not.
+        For each of the grid's ``grown``: how many times as much as a decode such an extend grows
+        with the context; none if decodes do not do so visibly.
     """
 
     grid: Grid
     decode: dict[tuple[int, int], Timing]
     extend: dict[tuple[int, int], Timing]
-    growth: dict[int, float]
+    growth: tuple[float, ...]
 
     @classmethod
     def of(cls, grid: Grid, passes: Mapping[Cell, Sequence[Times]]) -> Tables:
         """Summarise the passes over all entries."""
         timings = {cell: Timing.of(passes[cell]) for cell in grid.cells}
-        middle, above, batch = grid.middle, grid.above, grid.middle_batch
-
-        def longer(new: int) -> float:
-            ends = (timings[batch, context, new].mean_ms for context in (above, middle))
-            return next(ends) - next(ends)
-
-        growth = dict.fromkeys(grid.new_tokens, 1.0)
-        if above > middle and longer(1) > 0.0:
-            # At most, every new token reads the context by itself.
-            growth = {k: min(max(longer(k) / longer(1), 0.0), float(k)) for k in growth}
         return cls(
             grid,
             {(c, b): timing for (b, c, k), timing in timings.items() if k == 1},
-            {(k, b): t for (b, c, k), t in timings.items() if k > 1 and c == middle},
-            growth,
+            {(k, b): t for (b, c, k), t in timings.items() if k > 1 and c == grid.middle},
+            _growth(grid, passes),
         )
+
+
+def _growth(grid: Grid, passes: Mapping[Cell, Sequence[Times]]) -> tuple[float, ...]:
+    """Compare within each pass, as machines drift, and take medians over them."""
+
+    def longer(new: int) -> FloatArray:
+        above, middle = (
+            [Timing.of([times]).mean_ms for times in passes[grid.middle_batch, context, new]]
+            for context in (grid.above, grid.middle)
+        )
+        return np.subtract(above, middle)
+
+    decode = longer(1)
+    if not grid.grown or decode.mean() <= 2.0 * decode.std() / len(decode) ** 0.5:
+        return ()
+    ratios = [float(np.median(longer(k)) / np.median(decode)) for k in grid.grown]
+    # At most, every new token reads the context by itself.
+    return tuple(min(max(ratio, 0.0), k) for ratio, k in zip(ratios, grid.grown, strict=True))
 
 
 def contexts_up_to(most: int) -> tuple[int, ...]:
@@ -207,13 +224,14 @@ def choose_grid(
     room = longest - GROWTH
     new = NEW_TOKENS if new_tokens is None else tuple(sorted(set(new_tokens) - {1}))
     if contexts is None:
-        most = max((k for k in new if 4 * k <= room), default=0)
+        most = max((k for k in new if 4 * k <= room), default=1)
         contexts = contexts_up_to(room - 2 * most)
     grid = Grid(tuple(batches), tuple(sorted(set(contexts))), new)
     if new_tokens is None:
-        grid = replace(grid, new_tokens=tuple(k for k in new if grid.above + 2 * k <= room))
-    most = max(grid.new_tokens, default=0)
-    needed = max(grid.contexts[-1] + 1, grid.above + 2 * most) + GROWTH
+        new = tuple(k for k in new if grid.middle + 2 * k <= room)
+    grown = tuple(k for k in new if grid.middle < grid.above <= room - 2 * k)
+    grid = replace(grid, new_tokens=new, grown=grown)
+    needed = max(grid.contexts[-1] + 1, grid.middle + 2 * max(new, default=0)) + GROWTH
     if needed > longest:
         raise UsageError(
             f"contexts, new_tokens: {needed} tokens are needed for each of {max(batches)} "

@@ -178,7 +178,12 @@ class StepMeasurements:
         where = f"trmodel {__version__}: {source}"
         models = tuple(
             by_name[model].model_copy(
-                update={"decode": self._decode(i, where), "extend": None, "overhead": None}
+                update={
+                    "decode": self._decode(i, where),
+                    "extend": None,
+                    "overhead": None,
+                    "wake": None,
+                }
             )
             for i, model in enumerate(self.models)
         )

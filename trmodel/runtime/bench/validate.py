@@ -8,7 +8,8 @@ routing, takes measurements corrected to the nominal p_ij:
     corrected = measured * predicted(nominal) / predicted(realised).
 
 **Regret** of an N: how much less the thresholds that the prediction calls best gave than those
-that really were best, in percent of the latter.
+that really were best, in percent of the latter. Where it cannot tell several from the best, by its
+interval, it calls the smallest of them best, as tuning does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from trmodel.routing import Routing
 from trmodel.routing.schema import matrix_rows
 from trmodel.runtime.bench.steps import StepMeasurements
 from trmodel.runtime.bench.validation import Ranking, ValidatedPoint, Validation
+from trmodel.search.choose import INDISTINGUISHABLE
 from trmodel.simulate import simulate
 from trmodel.system import RoutedSystem
 
@@ -96,9 +98,9 @@ def validate(
                 B,
                 measured,
                 50.0 * (high - low) / measured,
-                _throughput(real, B, by),
-                _throughput(system, B, by),
-                _throughput(with_own_latencies(real, point), B, by),
+                _throughput(real, B, by)[0],
+                *_throughput(system, B, by),
+                _throughput(with_own_latencies(real, point), B, by)[0],
                 by,
                 tokens,
             )
@@ -172,10 +174,12 @@ def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> Routed
     return replace(system, latency_ms=latency, handoff_ms=delay, slow_down=alone, wake_ms=awake)
 
 
-def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> float:
+def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> tuple[float, float]:
+    """Return tokens per second, and half the width of their interval in percent."""
     if method == "chain":
-        return predict_chain(system, B).throughput_tok_s
-    return simulate(system, B, batches=PREDICTION_BATCHES).throughput_tok_s.value
+        return predict_chain(system, B).throughput_tok_s, 0.0
+    found = simulate(system, B, batches=PREDICTION_BATCHES).throughput_tok_s
+    return found.value, 100.0 * found.half_width / found.value
 
 
 def _ranking(N: int, several: Sequence[ValidatedPoint]) -> Ranking:
@@ -184,8 +188,11 @@ def _ranking(N: int, several: Sequence[ValidatedPoint]) -> Ranking:
         by_B.setdefault(point.B, []).append(point)
     settings = list(by_B)
     measured = [np.mean([one.corrected_tok_s for one in same]) for same in by_B.values()]
-    predicted = [np.mean([one.nominal_tok_s for one in same]) for same in by_B.values()]
-    truly, said = int(np.argmax(measured)), int(np.argmax(predicted))
+    predicted = np.array([np.mean([one.nominal_tok_s for one in same]) for same in by_B.values()])
+    truly = int(np.argmax(measured))
+    within = max(one.nominal_within_percent for one in several) / 100.0
+    tied = np.flatnonzero(predicted >= predicted.max() * (1.0 - max(within, INDISTINGUISHABLE)))
+    said = min(tied, key=lambda place: (sum(settings[place]), -predicted[place]))
     tau = float(kendalltau(measured, predicted).statistic)
     return Ranking(
         N,

@@ -20,8 +20,8 @@ class ValidatedPoint:
     ----------
     predicted_tok_s
         At the routing frequencies that the run had.
-    nominal_tok_s
-        At the routing's own p_ij.
+    nominal_tok_s, nominal_within_percent
+        At the routing's own p_ij, and half the width of its interval; 0 for an exact one.
     own_tok_s
         At the realised frequencies, from the step and handoff latencies of this very run: what
         differs from ``predicted_tok_s`` is the machine's doing since the profile was measured.
@@ -37,6 +37,7 @@ class ValidatedPoint:
     interval_percent: float
     predicted_tok_s: float
     nominal_tok_s: float
+    nominal_within_percent: float
     own_tok_s: float
     method: str
     context: Context | None

@@ -26,15 +26,22 @@ class ReplayEngine:
         Its place.
     latency_ms
         Of batches of 1, 2, ... requests; the last holds for larger ones.
+    wake_ms
+        Of a step before which the model was idle, so much more.
     added_ms_per_token
         For each token beyond the first that a request's cache lacks (an extend).
     """
 
     def __init__(
-        self, model: int, latency_ms: Sequence[float], added_ms_per_token: float = 0.0
+        self,
+        model: int,
+        latency_ms: Sequence[float],
+        wake_ms: float = 0.0,
+        added_ms_per_token: float = 0.0,
     ) -> None:
         self.model = model
         self.latency_s = [value / 1000.0 for value in latency_ms]
+        self.wake_s = wake_ms / 1000.0
         self.added_s = added_ms_per_token / 1000.0
         self._held: dict[int, int] = {}
 
@@ -45,6 +52,8 @@ class ReplayEngine:
 
     def step(self, batch: Batch) -> StepResult:
         end = batch.started_at + self.latency_s[min(len(batch), len(self.latency_s)) - 1]
+        if batch.woken:
+            end += self.wake_s
         if self.added_s:
             end += self.added_s * sum(max(request.unseen - 1, 0) for request in batch.requests)
         for request in batch.requests:
