@@ -24,7 +24,7 @@
 #     python scripts/make_tiny_models.py build/models
 #     python notebooks/04_predicted_measured_sglang.py --remeasure build/models
 #
-# in an environment of `make sglang-cpu` it measures again first, which takes a quarter of an hour.
+# in an environment of `make sglang-cpu` it measures again first, which takes twenty minutes.
 
 # %%
 # %matplotlib inline
@@ -121,6 +121,7 @@ for point in found.points:
 drift = max(100.0 * (max(several) / min(several) - 1.0) for several in of_setting.values())
 print(f"runs of one setting differ by up to {drift:.0f} %")
 assert found.mean_error_percent <= 8.0
+assert found.max_regret_percent <= 2.0
 
 # %% [markdown]
 # ## The report
