@@ -74,12 +74,14 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="file of the measured profile")
     parser.add_argument("--json", type=Path, help="file of the comparison")
     given = parser.parse_args()
+    if given.rounds < 1:
+        parser.error("--rounds: must be at least 1")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     config = make_config(given.models, max(given.N))
     folder = Path(tempfile.mkdtemp())
     kept, file = given.profile or folder / "measured.json", given.o or folder / "points.jsonl"
     if file.exists() and not kept.exists():
-        parser.error(f"{file}: its points need their profile (--profile): machines drift")
+        parser.error(f"{file}: the profile measured with its points is not there; remove it")
     own = None if kept.exists() else EngineMeasurements(config, max(given.N), CONTEXTS)
     settings: list[Setting] = [(N, (1, b)) for N in given.N for b in sorted({1, max(N // 2, 1), N})]
     points: list[dict[str, Any]] = []
@@ -88,7 +90,7 @@ def main() -> None:
         forwards = number % 2 == 1
         if own is not None and forwards:
             own.time_engines(PROFILE_S)
-        with running(config) as target:
+        with running(config if own is None else own.config) as target:
             if own is not None and forwards:
                 own.time_executor(target, PROFILE_S, WARM_UP_S)
             points = measured(target, settings, given.seconds, file, number, LONGEST - len(PROMPT))

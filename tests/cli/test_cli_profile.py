@@ -113,7 +113,7 @@ def test_show_leaves_nothing_out(run):
         "memory: 65.5 GB of weights, 262,144 KV bytes a token",
         "batches padded to: 1, 2, 4, 8, 16, 24, 32, 48, 64",
         "overhead: 3.5 ms, added to every step",
-        "wake: 1.2 ms, added to a step if idle before",
+        "wake: 1.2 ms, added to a step if the model was idle",
         "decode of Qwen3-32B: ms by batch and context (* extrapolated; the others measured)",
         "extend of Qwen3-32B: ms by batch and new tokens of each request, after 2048 cached "
         "tokens (all measured)",

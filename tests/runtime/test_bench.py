@@ -17,11 +17,13 @@ from trmodel.runtime.bench.results import append_point, read_points
 from trmodel.runtime.bench.running import running
 from trmodel.runtime.bench.steps import measure_steps, settings, sizes_up_to
 from trmodel.runtime.bench.validate import (
+    _ranking,
     realised,
     run_context,
     validate,
     with_own_latencies,
 )
+from trmodel.runtime.bench.validation import ValidatedPoint
 from trmodel.runtime.config import ServerConfig
 from trmodel.runtime.counters import Counters, quantile_s, summary
 from trmodel.runtime.messages import Sampling
@@ -72,6 +74,25 @@ def test_a_run_has_its_waking_in_its_own_steps():
     own = with_own_latencies(system, {"per_model": [silent, silent]})
     assert own.latency_ms.tolist() == [[7.5, 7.5]] * 2
     assert not own.wake_ms.any()
+
+
+@pytest.mark.parametrize(
+    ("p", "best", "also", "regret"),
+    [(0.35, (1, 5), (), 0.0), (0.0, (1, 1), ((1, 3), (1, 5)), 10.0)],
+)
+def test_of_thresholds_that_a_prediction_cannot_tell_apart_the_smallest_are_its_best(
+    p, best, also, regret
+):
+    """Without handovers the large model never runs, and its threshold does not matter."""
+    system = build_system(load_profile("a100-paper"), 8, p=p)
+    points = [
+        ValidatedPoint(8, B, tok_s, 1.0, 200.0, 0.0, 0.0, "chain", None)
+        for B, tok_s in [((1, 5), 100.0), ((1, 3), 90.0), ((1, 1), 90.0)]
+    ]
+    found = _ranking(system, points)
+    assert (found.best_predicted, found.also_predicted) == (best, also)
+    assert found.best_measured == (1, 5)
+    assert found.regret_percent == pytest.approx(regret)
 
 
 def _slower(model):

@@ -315,7 +315,7 @@ def test_what_the_replay_engine_takes_longer_after_being_idle_is_the_wake(tmp_pa
     config = ServerConfig(profile=str(tmp_path / "waking.json"), p=0.35)
     profile = measure_engines(config, 4, contexts=[64], new_tokens=[2], seconds=1.0, warm_up=0.5)
     for model, latency in zip(profile.models, (6.0, 27.9), strict=True):
-        assert min(model.decode.latency_ms) < 1.2 * latency, "the engine alone is never idle"
+        assert min(model.decode.latency_ms) < latency + 4.0, "the engine alone is never idle"
         assert 5.0 < model.wake.value_ms < 11.0
 
 

@@ -205,7 +205,7 @@ def _decision(outcome: str, reason: str, **about: Any) -> Decision:
 
 
 def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
-    latency, measured = latencies(system, found)
+    latency, wake, measured = latencies(system, found)
     alone = np.ones_like(system.slow_down)
     return Job(
         models=system.models,
@@ -214,7 +214,7 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
         committed_tokens=_plain(found.committed_tokens(system.committed_tokens)),
         # Measured steps are as long as they are, what models do to each other included.
         slow_down=_plain(alone if measured else system.slow_down),
-        wake_ms=tuple(map(float, system.wake_ms)),
+        wake_ms=tuple(map(float, wake)),
         handoff_ms=_plain(found.handoff_ms(system.handoff_ms)),
         entry=system.entry,
         max_batch=system.max_batch,
@@ -226,30 +226,32 @@ def _job(system: RoutedSystem, found: Estimated, n: int, present: Any) -> Job:
     )
 
 
-def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, bool]:
-    """Return step latencies by batch size, (M, N) in ms, and whether all models were measured.
+def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, FloatArray, bool]:
+    """Return step latencies, waking, and whether all models were measured.
 
-    Waking is taken off: other thresholds cause it less or more often. Sizes with few steps take
-    the profile's latency times the mean ratio of measured to profile.
+    Measured steps hold the waking that the present thresholds cause; others cause it less or more
+    often. So latencies, (M, N) in ms by batch size, and waking, (M,) in ms, are the profile's times
+    the ratio of measured steps to what the profile says of those very steps: the size's own, or the
+    model's where a size has few.
     """
-    latency = system.latency_ms.copy()
+    latency, wake = system.latency_ms.copy(), system.wake_ms.copy()
     measured = True
     for i, steps in enumerate(found.steps):
-        awake_ms = {
-            size: (held, max(1000.0 * took_s - idle * system.wake_ms[i], held * system.grid_ms))
-            for size, (held, took_s, idle) in steps.items()
-            if size <= latency.shape[1]
-        }
-        count = sum(held for held, _ in awake_ms.values())
-        if count < FEWEST_OF_A_SIZE:
+        inside = {size: held for size, held in steps.items() if size <= latency.shape[1]}
+        if sum(held for held, _, _ in inside.values()) < FEWEST_OF_A_SIZE:
             measured = False
             continue
-        planned = sum(held * latency[i, size - 1] for size, (held, _) in awake_ms.items())
-        latency[i] *= sum(took for _, took in awake_ms.values()) / planned
-        for size, (held, took) in awake_ms.items():
+        planned_ms = {
+            size: held * latency[i, size - 1] + idle * wake[i]
+            for size, (held, _, idle) in inside.items()
+        }
+        ratio = 1000.0 * sum(took for _, took, _ in inside.values()) / sum(planned_ms.values())
+        latency[i] *= ratio
+        for size, (held, took_s, _) in inside.items():
             if held >= FEWEST_OF_A_SIZE:
-                latency[i, size - 1] = took / held
-    return latency, measured
+                latency[i, size - 1] *= 1000.0 * took_s / planned_ms[size] / ratio
+        wake[i] *= ratio
+    return latency, wake, measured
 
 
 def _plain(matrix: FloatArray) -> tuple[tuple[float, ...], ...]:

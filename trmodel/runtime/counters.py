@@ -66,8 +66,6 @@ class Counters:
         self.extended += extended
         self._extends = extended > 0
         batch.woken = batch.started_at > self._idle_since
-        if batch.woken:
-            self.idle_starts[len(batch)] = self.idle_starts.get(len(batch), 0) + 1
         self.context += sum(len(request.token_ids) for request in batch.requests)
 
     def stepped(self, batch: Batch, ended_at: float, handed_on_at: float) -> None:
@@ -78,6 +76,8 @@ class Counters:
         entry[1] += took
         entry[2] += took * took
         _count(self.step_bins.setdefault(size, {}), took)
+        if batch.woken:
+            self.idle_starts[size] = self.idle_starts.get(size, 0) + 1
         forward_s = size * (ended_at - batch.started_at)
         self.forward_s += forward_s
         if self._extends:

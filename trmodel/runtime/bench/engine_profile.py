@@ -86,7 +86,7 @@ def measure_engines(
     """
     if rounds < 1:
         raise UsageError(f"rounds: must be at least 1, got {rounds}")
-    found = EngineMeasurements(config, largest, contexts, new_tokens, _Steps(progress, rounds))
+    found = EngineMeasurements(config, largest, contexts, new_tokens, rounds, progress)
     for _ in range(rounds):
         found.time_engines(seconds)
         with running(found.config) as target:
@@ -99,10 +99,10 @@ class EngineMeasurements:
 
     Parameters
     ----------
-    config, largest, contexts, new_tokens
+    config, largest, contexts, new_tokens, progress
         As `measure_engines`.
-    steps
-        Counts what is done.
+    rounds
+        How many are to come, for the progress alone.
 
     Attributes
     ----------
@@ -116,7 +116,8 @@ class EngineMeasurements:
         largest: int,
         contexts: Sequence[int] | None = None,
         new_tokens: Sequence[int] | None = None,
-        steps: _Steps | None = None,
+        rounds: int = 1,
+        progress: Progress | None = None,
     ) -> None:
         self.config = config.model_copy(update={"max_live": largest, "thresholds": "eager"})
         self._largest, self._asked = largest, (contexts, new_tokens)
@@ -129,7 +130,7 @@ class EngineMeasurements:
         self._passes: list[dict[Cell, list[Times]]] = [{} for _ in self._plan.specs]
         self._factors: Factors = {}
         self._found = StepMeasurements(self._plan.names)
-        self._step = steps or _Steps(None, 1)
+        self._step = _Steps(progress, rounds)
 
     def time_engines(self, seconds: float) -> None:
         """Time the engines in processes of their own, every entry for an eighth of the seconds."""

@@ -168,9 +168,10 @@ def _growth(grid: Grid, passes: Mapping[Cell, Sequence[Times]]) -> tuple[float, 
         return np.subtract(above, middle)
 
     decode = longer(1)
-    if not grid.grown or decode.mean() <= 2.0 * decode.std() / len(decode) ** 0.5:
+    usual = float(np.median(decode))
+    if not grid.grown or usual <= 2.0 * decode.std(ddof=1) / len(decode) ** 0.5:
         return ()
-    ratios = [float(np.median(longer(k)) / np.median(decode)) for k in grid.grown]
+    ratios = [float(np.median(longer(k))) / usual for k in grid.grown]
     # At most, every new token reads the context by itself.
     return tuple(min(max(ratio, 0.0), k) for ratio, k in zip(ratios, grid.grown, strict=True))
 
@@ -224,8 +225,8 @@ def choose_grid(
     room = longest - GROWTH
     new = NEW_TOKENS if new_tokens is None else tuple(sorted(set(new_tokens) - {1}))
     if contexts is None:
-        most = max((k for k in new if 4 * k <= room), default=1)
-        contexts = contexts_up_to(room - 2 * most)
+        most = max((k for k in new if 4 * k <= room), default=0)
+        contexts = contexts_up_to(room - max(2 * most, 1))
     grid = Grid(tuple(batches), tuple(sorted(set(contexts))), new)
     if new_tokens is None:
         new = tuple(k for k in new if grid.middle + 2 * k <= room)

@@ -3,13 +3,13 @@
 A measured run draws its routing decisions once, and over some seconds their frequencies differ
 from p_ij by a few percent, which throughput follows. A point is therefore predicted at the
 frequencies that it really had (*realised*); the ranking, which compares thresholds under one
-routing, takes measurements corrected to the nominal p_ij:
+routing and at one context, takes measurements corrected to the nominal p_ij and the mean context:
 
     corrected = measured * predicted(nominal) / predicted(realised).
 
 **Regret** of an N: how much less the thresholds that the prediction calls best gave than those
 that really were best, in percent of the latter. Where it cannot tell several from the best, by its
-interval, it calls the smallest of them best, as tuning does.
+interval (or 0.1 %, as in tuning), the smallest of them are called best.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def validate(
                 measured,
                 50.0 * (high - low) / measured,
                 _throughput(real, B, by)[0],
-                *_throughput(system, B, by),
+                _throughput(system, B, by)[0],
                 _throughput(with_own_latencies(real, point), B, by)[0],
                 by,
                 tokens,
@@ -107,13 +107,13 @@ def validate(
         )
         if progress:
             progress(done, len(points))
-    by_N = {N: [f for f in found if f.N == N] for N in sorted({f.N for f in found})}
-    rankings = tuple(
-        _ranking(N, several)
-        for N, several in by_N.items()
-        if len({point.B for point in several}) > 1
-    )
-    return Validation(tuple(found), rankings)
+    rankings = []
+    for N in sorted({point.N for point in found}):
+        several = [point for point in found if point.N == N]
+        if len({point.B for point in several}) > 1:
+            tokens = _mean_context(points, N) if context == "run" else context
+            rankings.append(_ranking(build_system(loaded, N, chosen, context=tokens), several))
+    return Validation(tuple(found), tuple(rankings))
 
 
 def realised(routing: Routing, point: Mapping[str, Any]) -> Routing:
@@ -151,6 +151,10 @@ def run_context(point: Mapping[str, Any]) -> int:
     return max(round(float(steps @ tokens / steps.sum())), 1)
 
 
+def _mean_context(points: Sequence[Mapping[str, Any]], N: int) -> int:
+    return round(float(np.mean([run_context(point) for point in points if point["N"] == N])))
+
+
 def with_own_latencies(system: RoutedSystem, point: Mapping[str, Any]) -> RoutedSystem:
     """Return the system with the step and handoff latencies of a measured run.
 
@@ -182,22 +186,24 @@ def _throughput(system: RoutedSystem, B: tuple[int, ...], method: str) -> tuple[
     return found.value, 100.0 * found.half_width / found.value
 
 
-def _ranking(N: int, several: Sequence[ValidatedPoint]) -> Ranking:
-    by_B: dict[tuple[int, ...], list[ValidatedPoint]] = {}
-    for point in several:
-        by_B.setdefault(point.B, []).append(point)
-    settings = list(by_B)
-    measured = [np.mean([one.corrected_tok_s for one in same]) for same in by_B.values()]
-    predicted = np.array([np.mean([one.nominal_tok_s for one in same]) for same in by_B.values()])
+def _ranking(system: RoutedSystem, several: Sequence[ValidatedPoint]) -> Ranking:
+    """Rank the thresholds of one N in one system, whatever routing and context the runs had."""
+    settings = sorted({point.B for point in several}, key=lambda B: (sum(B), B))
+    found = [_throughput(system, B, several[0].method) for B in settings]
+    predicted = np.array([tok_s for tok_s, _ in found])
+    measured = [
+        np.mean([p.measured_tok_s * there / p.predicted_tok_s for p in several if p.B == B])
+        for B, there in zip(settings, predicted, strict=True)
+    ]
     truly = int(np.argmax(measured))
-    within = max(one.nominal_within_percent for one in several) / 100.0
-    tied = np.flatnonzero(predicted >= predicted.max() * (1.0 - max(within, INDISTINGUISHABLE)))
-    said = min(tied, key=lambda place: (sum(settings[place]), -predicted[place]))
+    within = max(INDISTINGUISHABLE, *(percent / 100.0 for _, percent in found))
+    said, *also = np.flatnonzero(predicted >= predicted.max() * (1.0 - within)).tolist()
     tau = float(kendalltau(measured, predicted).statistic)
     return Ranking(
-        N,
+        system.N,
         tau if math.isfinite(tau) else 0.0,
         settings[truly],
         settings[said],
+        tuple(settings[place] for place in also),
         float(100.0 * (1.0 - measured[said] / measured[truly])),
     )

@@ -20,8 +20,8 @@ class ValidatedPoint:
     ----------
     predicted_tok_s
         At the routing frequencies that the run had.
-    nominal_tok_s, nominal_within_percent
-        At the routing's own p_ij, and half the width of its interval; 0 for an exact one.
+    nominal_tok_s
+        At the routing's own p_ij.
     own_tok_s
         At the realised frequencies, from the step and handoff latencies of this very run: what
         differs from ``predicted_tok_s`` is the machine's doing since the profile was measured.
@@ -37,7 +37,6 @@ class ValidatedPoint:
     interval_percent: float
     predicted_tok_s: float
     nominal_tok_s: float
-    nominal_within_percent: float
     own_tok_s: float
     method: str
     context: Context | None
@@ -57,11 +56,6 @@ class ValidatedPoint:
         """Of the prediction from the run's own latencies: that of the model alone."""
         return 100.0 * (self.own_tok_s / self.measured_tok_s - 1.0)
 
-    @property
-    def corrected_tok_s(self) -> float:
-        """What would have been measured at the nominal routing."""
-        return self.measured_tok_s * self.nominal_tok_s / self.predicted_tok_s
-
 
 @dataclass(frozen=True)
 class Ranking:
@@ -75,6 +69,8 @@ class Ranking:
         1 if both order them alike, -1 if the other way round.
     best_measured, best_predicted
         The best thresholds by each.
+    also_predicted
+        Larger ones that the prediction cannot tell from its best.
     regret_percent
         Throughput lost by using the predicted best.
     """
@@ -83,6 +79,7 @@ class Ranking:
     kendall_tau: float
     best_measured: tuple[int, ...]
     best_predicted: tuple[int, ...]
+    also_predicted: tuple[tuple[int, ...], ...]
     regret_percent: float
 
 
@@ -150,6 +147,7 @@ class Validation:
                 "N": ranking.N,
                 "best measured B": ranking.best_measured,
                 "best predicted B": ranking.best_predicted,
+                "as good by the prediction": " ".join(map(str, ranking.also_predicted)) or "none",
                 "Kendall tau": f"{ranking.kendall_tau:.2f}",
                 "regret %": f"{ranking.regret_percent:.{decimals}f}",
             }
