@@ -83,8 +83,8 @@ overheads = [model.overhead.value_ms for model in profile.profile.models]
 wakes = [model.wake.value_ms for model in profile.profile.models]
 slow_down = profile.profile.slow_downs[0].factors
 handoff = profile.profile.handoff.latency_ms
-found = zip(profile.profile.models, overheads, wakes, slow_down, strict=True)
-for model, overhead, wake, factor in found:
+executor = list(zip(profile.profile.models, overheads, wakes, slow_down, strict=True))
+for model, overhead, wake, factor in executor:
     print(
         f"{model.name}: overhead {overhead:.2f} ms, wake {wake:.2f} ms, {factor:.2f} times as long "
         "beside the other"
@@ -141,9 +141,7 @@ steps = [
         "wake, ms": f"{wake:.2f}",
         "times as long beside the other": f"{factor:.2f}",
     }
-    for model, overhead, wake, factor in zip(
-        profile.profile.models, overheads, wakes, slow_down, strict=True
-    )
+    for model, overhead, wake, factor in executor
 ]
 rows = [
     {"N": row["N"], "B": row["B"], "context": point.context} | row

@@ -246,10 +246,11 @@ def latencies(system: RoutedSystem, found: Estimated) -> tuple[FloatArray, Float
             for size, (held, _, idle) in inside.items()
         }
         ratio = 1000.0 * sum(took for _, took, _ in inside.values()) / sum(planned_ms.values())
-        latency[i] *= ratio
+        ratios = np.full_like(latency[i], ratio)
         for size, (held, took_s, _) in inside.items():
             if held >= FEWEST_OF_A_SIZE:
-                latency[i, size - 1] *= 1000.0 * took_s / planned_ms[size] / ratio
+                ratios[size - 1] = 1000.0 * took_s / planned_ms[size]
+        latency[i] *= ratios
         wake[i] *= ratio
     return latency, wake, measured
 

@@ -167,9 +167,11 @@ def _growth(grid: Grid, passes: Mapping[Cell, Sequence[Times]]) -> tuple[float, 
         )
         return np.subtract(above, middle)
 
+    if not grid.grown:
+        return ()
     decode = longer(1)
     usual = float(np.median(decode))
-    if not grid.grown or usual <= 2.0 * decode.std(ddof=1) / len(decode) ** 0.5:
+    if usual <= 2.0 * decode.std(ddof=1) / len(decode) ** 0.5:
         return ()
     ratios = [float(np.median(longer(k))) / usual for k in grid.grown]
     # At most, every new token reads the context by itself.
